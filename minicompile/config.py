@@ -1,0 +1,66 @@
+"""Every option of minicompile, in one place.
+
+Goes in: environment variables (`MINICOMPILE_<NAME>`, read once at import), or assignments `config.name = value`.
+Comes out: plain module attributes that the stages read when they compile.
+Mirrors `torch/_dynamo/config.py` and `torch/_inductor/config.py`.  Taught in chapter 15.
+"""
+
+import contextlib
+import os
+import sys
+
+
+def _flag(name, default):
+    return os.environ.get(f"MINICOMPILE_{name}", "1" if default else "0").lower() not in ("0", "", "false", "off")
+
+
+def _number(name, default):
+    return int(os.environ.get(f"MINICOMPILE_{name}", default))
+
+
+def _text(name, default):
+    return os.environ.get(f"MINICOMPILE_{name}", default)
+
+
+# --- errors -----------------------------------------------------------------------------------------
+strict = _flag("STRICT", False)  # an internal error raises instead of warning once and running eager (tests turn it on)
+
+# --- dynamo -----------------------------------------------------------------------------------------
+recompile_limit = _number("RECOMPILE_LIMIT", 8)  # compiled entries per code object; then that code runs eager
+capture_scalar_outputs = _flag("CAPTURE_SCALAR_OUTPUTS", False)  # keep `.item()` in the graph (issue 4)
+inline_depth_limit = _number("INLINE_DEPTH_LIMIT", 200)  # nested calls followed before the graph breaks
+
+# --- aot --------------------------------------------------------------------------------------------
+fallback_random = _flag("FALLBACK_RANDOM", True)  # random ops call ATen, so that the draws equal eager's
+partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward
+
+# --- inductor ---------------------------------------------------------------------------------------
+fusion = _flag("FUSION", True)
+emulate_precision_casts = _flag("EMULATE_PRECISION_CASTS", False)  # round bf16/fp16 where eager rounds
+cpp_compiler = _text("CXX", os.environ.get("CXX", ""))  # "" = look for g++, then clang++
+cpp_threads = _number("CPP_THREADS", 0)  # 0 = torch.get_num_threads()
+cpu_backend = _text("CPU_BACKEND", "cpp")  # "cpp", "triton" (interpreter), or "interpreter" (pure ATen)
+cuda_backend = _text("CUDA_BACKEND", "triton")  # "triton" or "interpreter"
+verify_ir = _flag("VERIFY_IR", False)  # check the loop IR after every pass (tests turn it on)
+
+# --- caches -----------------------------------------------------------------------------------------
+cache_dir = _text("CACHE_DIR", os.path.join(os.path.expanduser("~"), ".cache", "minicompile"))
+cache_size_limit_mb = _number("CACHE_SIZE_LIMIT_MB", 2048)
+force_disable_caches = _flag("FORCE_DISABLE_CACHES", False)
+
+# --- logs -------------------------------------------------------------------------------------------
+logs = _text("LOGS", "")  # "graph_breaks,recompiles,guards,bytecode,graph_code,aot,fusion,output_code,perf"
+
+
+@contextlib.contextmanager
+def patch(**changes):
+    """Set options for the length of a `with` block.  Raises AttributeError for a name that is no option."""
+    module = sys.modules[__name__]
+    old = {name: getattr(module, name) for name in changes}
+    try:
+        for name, value in changes.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in old.items():
+            setattr(module, name, value)

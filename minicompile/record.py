@@ -1,0 +1,119 @@
+"""One record of what the compiler did: explain(), logs, the pictures and the tests all read it.
+
+Goes in: each stage opens `with record.stage("aot") as snapshot:` and leaves its result in `snapshot.artifact`.
+Comes out: `record.compilations`, a bounded list with one entry per compiled frame, and `record.counters`.
+Mirrors `torch/_dynamo/utils.py` (counters, CompilationMetrics) and `torch/_logging`.  Taught in chapter 15.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+
+from . import config
+
+STAGES = ("capture", "aot", "lower", "schedule", "codegen", "load")  # in pipeline order; one colour each in viz
+
+LOG_NAMES = (
+    "graph_breaks",
+    "recompiles",
+    "guards",
+    "bytecode",
+    "graph_code",
+    "aot",
+    "fusion",
+    "output_code",
+    "perf",
+)
+
+
+@dataclasses.dataclass
+class Snapshot:
+    """What one stage produced: `artifact` has a readable `__repr__`; `seconds` is wall time, children included."""
+
+    stage: str
+    artifact: object = None
+    seconds: float = 0.0
+    start: float = 0.0
+
+
+@dataclasses.dataclass
+class Compilation:
+    """The story of one frame (or one bare backend call): its stages in the order in which they ended."""
+
+    name: str
+    location: str = ""
+    snapshots: list = dataclasses.field(default_factory=list)
+    breaks: list = dataclasses.field(default_factory=list)  # Unsupported
+    recompile_reason: str = ""
+    seconds: float = 0.0
+    start: float = 0.0
+
+    def artifacts(self, stage):
+        return [s.artifact for s in self.snapshots if s.stage == stage]
+
+
+compilations = collections.deque(maxlen=256)
+counters = collections.Counter()  # graphs, graph_breaks, recompiles, kernels, extern_calls, fallbacks, cache_hits, ...
+break_reasons = collections.Counter()  # kind -> count
+_local = threading.local()
+
+
+def current():
+    """The Compilation in progress on this thread, or None."""
+    return getattr(_local, "current", None)
+
+
+@contextlib.contextmanager
+def compilation(name, location=""):
+    """Open the record of one frame.  Nested compilations (a resume function's) restore the outer one."""
+    entry, outer = Compilation(name, location, start=time.perf_counter()), current()
+    compilations.append(entry)
+    _local.current = entry
+    try:
+        yield entry
+    finally:
+        entry.seconds = time.perf_counter() - entry.start
+        _local.current = outer
+
+
+@contextlib.contextmanager
+def stage(name):
+    """Time one stage and keep its artifact.  Works outside a compilation too (a notebook that runs one stage)."""
+    assert name in STAGES, name
+    snapshot = Snapshot(name, start=time.perf_counter())
+    try:
+        yield snapshot
+    finally:
+        snapshot.seconds = time.perf_counter() - snapshot.start
+        if current() is not None:
+            current().snapshots.append(snapshot)
+
+
+def log(name, message, *args):
+    """Print under the `MINICOMPILE_LOGS` name; quiet unless the name is switched on."""
+    assert name in LOG_NAMES, name
+    if name in config.logs.replace(" ", "").split(","):
+        logger = logging.getLogger(f"minicompile.{name}")
+        if not logger.handlers:
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+            logger.addHandler(handler)
+            logger.setLevel(logging.DEBUG)
+            logger.propagate = False
+        logger.debug(message, *args)
+
+
+def stats():
+    """Counts since the last `reset()`: a dict that tests and `minicompile.stats()` read."""
+    names = ("graphs", "graph_breaks", "recompiles", "kernels", "extern_calls", "fallbacks", "cache_hits")
+    return {**{name: counters[name] for name in names}, "break_reasons": dict(break_reasons)}
+
+
+def reset():
+    """Forget every record and set the counters to zero."""
+    compilations.clear()
+    counters.clear()
+    break_reasons.clear()
