@@ -1,0 +1,136 @@
+"""Ten architectures of Hugging Face `transformers`, unmodified, with random weights: nothing is downloaded.
+
+Goes in: a row of the table below.  Comes out: an `Entry`; `transformers` is imported only when one is built.
+"""
+
+import importlib
+
+import torch
+
+from .registry import Batch, Entry, own_loss
+
+# The knobs of each family have names of their own: width, layers, heads, MLP width.
+_BERT = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+_T5 = ("d_model", "num_layers", "num_heads", "d_ff")
+_BART = ("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
+
+
+def _load(name):
+    try:
+        return getattr(importlib.import_module("transformers"), name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("this model needs `pip install transformers` (extra: test)") from error
+
+
+def _make(family, head, knobs, extra):
+    def model(o):
+        values = dict(zip(knobs, (o.width, o.layers, o.heads, 4 * o.width), strict=False))
+        more = {name: value(o) if callable(value) else value for name, value in extra.items()}
+        return _load(head)(_load(f"{family}Config")(**{"vocab_size": o.vocab, **values, **more}))
+
+    return model
+
+
+def text(o):
+    """A batch in which all sentences but the last are padded at their ends."""
+    ids = torch.randint(3, o.vocab, (o.batch, o.length))
+    mask = torch.ones_like(ids)
+    mask[:-1, o.length - o.length // 4 :] = 0
+    return Batch((), {"input_ids": ids, "attention_mask": mask}, ids.masked_fill(mask == 0, -100))
+
+
+def text_to_text(o):
+    """Encoder input as in `text`, and a shorter decoder side."""
+    batch, target = text(o), torch.randint(3, o.vocab, (o.batch, o.length // 2))
+    return Batch((), {**batch.kwargs, "decoder_input_ids": target.roll(1, dims=1)}, target)
+
+
+def pictures(o):
+    images = torch.randn(o.batch, 3, o.image, o.image)
+    return Batch((), {"pixel_values": images}, torch.randint(10, (o.batch,)))
+
+
+def _longest(o):
+    return max(64, o.length)
+
+
+# name: (family, head, names of the knobs, other options, batch)
+_TABLE = {
+    "hf_bert": ("Bert", "BertForMaskedLM", _BERT, {"max_position_embeddings": _longest}, text),
+    "hf_gpt2": (
+        "GPT2",
+        "GPT2LMHeadModel",
+        ("n_embd", "n_layer", "n_head", "n_inner"),
+        {"n_positions": _longest, "bos_token_id": 0, "eos_token_id": 0},
+        text,
+    ),
+    "hf_llama": ("Llama", "LlamaForCausalLM", _BERT, {"num_key_value_heads": lambda o: o.heads // 2}, text),
+    "hf_mistral": (
+        "Mistral",
+        "MistralForCausalLM",
+        _BERT,
+        {"num_key_value_heads": lambda o: o.heads // 2, "sliding_window": lambda o: o.length // 2},
+        text,
+    ),
+    "hf_t5": ("T5", "T5ForConditionalGeneration", _T5, {"d_kv": lambda o: o.width // o.heads}, text_to_text),
+    "hf_bart": (
+        "Bart",
+        "BartForConditionalGeneration",
+        _BART,
+        {
+            "decoder_layers": lambda o: o.layers,
+            "decoder_attention_heads": lambda o: o.heads,
+            "decoder_ffn_dim": lambda o: 4 * o.width,
+            "max_position_embeddings": _longest,
+        },
+        text_to_text,
+    ),
+    "hf_vit": (
+        "ViT",
+        "ViTForImageClassification",
+        _BERT,
+        {"image_size": lambda o: o.image, "patch_size": lambda o: o.patch, "num_labels": 10, "vocab_size": None},
+        pictures,
+    ),
+    "hf_albert": (
+        "Albert",
+        "AlbertForMaskedLM",
+        _BERT,
+        {"embedding_size": lambda o: o.width // 2, "max_position_embeddings": _longest},
+        text,
+    ),
+    "hf_distilbert": (
+        "DistilBert",
+        "DistilBertForMaskedLM",
+        ("dim", "n_layers", "n_heads", "hidden_dim"),
+        {"max_position_embeddings": _longest},
+        text,
+    ),
+    "hf_electra": (
+        "Electra",
+        "ElectraForMaskedLM",
+        _BERT,
+        {"embedding_size": lambda o: o.width // 2, "max_position_embeddings": _longest},
+        text,
+    ),
+}
+
+_SIZES = {
+    "small": {
+        **{"batch": 2, "length": 12, "width": 32, "layers": 2, "heads": 4},
+        **{"vocab": 99, "image": 16, "patch": 8},
+    },
+    "medium": {
+        **{"batch": 4, "length": 64, "width": 256, "layers": 4, "heads": 4},
+        **{"vocab": 1000, "image": 96, "patch": 16},
+    },
+    "large": {
+        **{"batch": 16, "length": 512, "width": 768, "layers": 12, "heads": 12},
+        **{"vocab": 30522, "image": 224, "patch": 16},
+    },
+}
+
+ENTRIES = [
+    Entry(name, _make(family, head, knobs, extra), batch, own_loss, _SIZES, "labels")
+    for name, (family, head, knobs, extra, batch) in _TABLE.items()
+]
