@@ -1,0 +1,289 @@
+"""From an ATen graph to IR buffers: runs the graph on `TensorValue`s, calling one lowering per node.
+
+Goes in: a functional ATen `GraphModule` whose nodes carry `meta["val"]`.  Comes out: an `IRGraph`: inputs, constants, buffers and
+outputs, printable.  Mirrors `torch/_inductor/graph.py` and the `TensorBox` of `ir.py`.  Taught in chapter 09.
+
+Every node that computes gets a buffer of its own, with the strides that eager would give it; views stay index arithmetic.
+The scheduler then decides which of the buffers are ever stored.
+"""
+
+import dataclasses
+import threading
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import ir
+from .indexing import index
+from .ir import Buffer, Extern, Layout, Load, MultiOutput, Pointwise, Reduction, View
+
+DTYPES = frozenset(
+    (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+    + (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+)
+_local = threading.local()
+
+
+def current():
+    """The GraphLowering at work on this thread: for lowerings that realize buffers or read the node's fake value."""
+    return _local.graph
+
+
+class TensorValue:
+    """A tensor during lowering: a function from a position (a tuple of Index) to the expression of its element.
+
+    base: the name of the buffer (or input) of which this is a pure view, else None: a computation not stored yet.
+    """
+
+    def __init__(self, device, dtype, size, inner, base=None):
+        self.device, self.dtype, self.size, self.inner, self.base = (
+            torch.device(device),
+            dtype,
+            tuple(size),
+            inner,
+            base,
+        )
+        self._memo = {}
+
+    def __repr__(self):
+        return f"TensorValue({ir.short(self.dtype)}{list(self.size)}: {self.body()})"
+
+    @property
+    def ndim(self):
+        return len(self.size)
+
+    def load(self, position):
+        """The element at a position: an Expr of this dtype."""
+        position = tuple(index(i) for i in position)
+        assert len(position) == len(self.size), (position, self.size)
+        if position not in self._memo:
+            self._memo[position] = self.inner(position)
+        return self._memo[position]
+
+    def body(self, variables=None):
+        return self.load(variables if variables is not None else ir.loop_vars(self.size))
+
+    def view(self, size, reindex):
+        """A view: `reindex` maps a position of the view to a position of this tensor."""
+        return TensorValue(self.device, self.dtype, size, lambda position: self.load(reindex(position)), self.base)
+
+    def realize(self, stride=None):
+        """Store the value in a buffer (if it is not a view of one already), with these strides (default contiguous)."""
+        return self if self.base is not None else current().store(self, stride)
+
+    def strided(self):
+        """The `View` that says where the elements of a realized value lie, or None when no strides can say it."""
+        load = self.body()
+        if self.base is None or not isinstance(load, Load):
+            return None
+        address = current().layout(self.base).address(load.position)
+        variables = ir.loop_vars(self.size)
+        if not address.is_affine() or not set(address.vars()) <= set(variables):
+            return None
+        stride = tuple(address.coefficient(v) if v.size != 1 else 1 for v in variables)
+        return View(self.base, Layout(self.device, self.dtype, self.size, stride, address.constant))
+
+
+@dataclasses.dataclass
+class IRGraph:
+    """The lowered graph.  inputs: name -> Layout (or None for a number); constants: name -> tensor; outputs: View, number or None."""
+
+    inputs: dict
+    constants: dict
+    buffers: list
+    outputs: list
+
+    def __str__(self):
+        lines = [f"{name}: {layout}" for name, layout in self.inputs.items()]
+        lines += [f"{name}: constant {ir.short(t.dtype)}{list(t.shape)}" for name, t in self.constants.items()]
+        lines += [str(buffer) for buffer in self.buffers]
+        return "\n".join([*lines, f"return {', '.join(map(str, self.outputs))}"])
+
+    __repr__ = __str__
+
+    def layouts(self):
+        """name -> Layout of everything that can be loaded."""
+        result = {name: layout for name, layout in self.inputs.items() if layout is not None}
+        result.update((name, layout_of(t)) for name, t in self.constants.items())
+        result.update((b.name, b.layout) for b in self.buffers if b.layout is not None)
+        return result
+
+    @property
+    def device(self):
+        """The device that the loops run on (CPU when the graph has nothing else)."""
+        devices = [b.layout.device for b in self.buffers if b.layout is not None]
+        return next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+
+
+def size_of(value):
+    """A size as `int | sympy.Expr`."""
+    return value.node.expr if isinstance(value, torch.SymInt) else int(value)
+
+
+def layout_of(tensor):
+    size, stride = tuple(map(size_of, tensor.shape)), tuple(map(size_of, tensor.stride()))
+    return Layout(tensor.device, tensor.dtype, size, stride, 0)
+
+
+def dense_strides(tensor):
+    """The strides for a new buffer: eager's when they are dense, else contiguous (a result is never expanded)."""
+    layout = layout_of(tensor)
+    expected = 1
+    for step, n in sorted((s, n) for s, n in zip(layout.stride, layout.size, strict=True) if n != 1):
+        if step != expected:
+            return ir.contiguous_strides(layout.size)
+        expected = expected * n
+    return layout.stride
+
+
+class GraphLowering:
+    """Interprets the FX graph with lowerings in place of operators."""
+
+    def __init__(self, gm, example_inputs, lowerings):
+        self.gm, self.lowerings, self.example_inputs = gm, lowerings, list(example_inputs)
+        self.inputs, self.constants, self.buffers, self.outputs = {}, {}, [], []
+        self.layouts, self.node, self.env = {}, None, {}
+
+    # --- what lowerings use ---
+
+    def layout(self, name):
+        return self.layouts[name]
+
+    def value_of(self, name):
+        """The TensorValue that reads a stored buffer."""
+        layout = self.layouts[name]
+        return TensorValue(layout.device, layout.dtype, layout.size, lambda p: Load(name, p, layout.dtype), name)
+
+    def add_buffer(self, layout, data):
+        name = f"buf{len(self.buffers)}"
+        self.buffers.append(Buffer(name, layout, data, self.node.name if self.node is not None else ""))
+        if layout is None:
+            return name
+        self.layouts[name] = layout
+        return self.value_of(name)
+
+    def store(self, value, stride=None):
+        """A Pointwise buffer for a value (also a copy of a view)."""
+        layout = Layout(value.device, value.dtype, value.size, tuple(stride or ir.contiguous_strides(value.size)))
+        variables = ir.loop_vars(value.size)
+        return self.add_buffer(layout, Pointwise(variables, value.body(variables)))
+
+    def reduction(self, value, dims, kind, stride=None):
+        """Reduce over `dims`; the result has the other dimensions.  Realized at once."""
+        dims = sorted({d % value.ndim for d in dims}) if value.ndim else []
+        kept = [d for d in range(value.ndim) if d not in dims]
+        size = tuple(value.size[d] for d in kept)
+        variables = ir.loop_vars(size)
+        reduced = ir.loop_vars([value.size[d] for d in dims], "r")
+        position = [None] * value.ndim
+        for d, v in [*zip(kept, variables, strict=True), *zip(dims, reduced, strict=True)]:
+            position[d] = v
+        body = value.load(position)
+        dtype = ir.reduction_dtype(kind, body.dtype)
+        layout = Layout(value.device, dtype, size, tuple(stride or ir.contiguous_strides(size)))
+        return self.add_buffer(layout, Reduction(variables, reduced, kind, body))
+
+    def extern(self, target, args, kwargs, kind="fallback", fake=None):
+        """Call an ATen operator; the result has the structure of the node's fake value (or of `fake`)."""
+        fake = self.node.meta["val"] if fake is None else fake
+        args, kwargs = pytree.tree_map_only(TensorValue, self.as_view, (tuple(args), dict(kwargs)))
+        data = Extern(target, args, kwargs, kind)
+        if isinstance(fake, torch.Tensor):
+            return self.add_buffer(layout_of(fake), data)
+        source = self.add_buffer(None, data)
+        return [
+            self.add_buffer(layout_of(f), MultiOutput(source, k)) if isinstance(f, torch.Tensor) else f
+            for k, f in enumerate(fake)
+        ]
+
+    def as_view(self, value):
+        """The strided view of a value that an ATen kernel can take; stored or copied first where there is none."""
+        value = value.realize()
+        return value.strided() or self.store(value).strided()
+
+    # --- the interpreter ---
+
+    def run(self):
+        outer = getattr(_local, "graph", None)
+        _local.graph = self
+        try:
+            inputs = iter(self.example_inputs)
+            for node in self.gm.graph.nodes:
+                self.node = node
+                if node.op == "placeholder":
+                    self.env[node] = self.placeholder(node, next(inputs, None))
+                elif node.op == "output":
+                    self.output(node)
+                else:
+                    self.env[node] = getattr(self, node.op)(node)
+        finally:
+            _local.graph = outer
+        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs)
+
+    def placeholder(self, node, example):
+        name = f"arg{len(self.inputs)}"
+        value = node.meta.get("val", example)
+        if not isinstance(value, torch.Tensor):
+            self.inputs[name] = None
+            return size_of(value) if isinstance(value, torch.SymInt) else value
+        self.inputs[name] = self.layouts[name] = layout_of(value)
+        return self.value_of(name)
+
+    def get_attr(self, node):
+        value = self.gm
+        for part in node.target.split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        name = f"const{len(self.constants)}"
+        self.constants[name], self.layouts[name] = value, layout_of(value)
+        return self.value_of(name)
+
+    def call_function(self, node):
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        if not isinstance(node.target, torch._ops.OpOverload):  # operator.getitem, arithmetic on sizes
+            return node.target(*args, **kwargs)
+        result = NotImplemented
+        if self.supported(node):
+            rule = self.lowerings.get(node.target) or self.lowerings.get(node.target.overloadpacket)
+            if rule is not None:
+                result = rule(*args, **kwargs)
+        if result is NotImplemented:
+            return self.extern(node.target, args, kwargs)
+        return self.realize_results(result, node.meta.get("val"))
+
+    def supported(self, node):
+        values = [n.meta.get("val") for n in node.all_input_nodes] + [node.meta.get("val")]
+        tensors = [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
+        return all(t.dtype in DTYPES and t.layout == torch.strided and not t.is_quantized for t in tensors)
+
+    def realize_results(self, result, fake):
+        if isinstance(result, TensorValue):
+            assert isinstance(fake, torch.Tensor)
+            expected = tuple(map(size_of, fake.shape)), fake.dtype
+            assert (result.size, result.dtype) == expected, (
+                f"{self.node.format_node()}: lowered to {result}, not {expected}"
+            )
+            return result.realize(dense_strides(fake))
+        if isinstance(result, (tuple, list)):
+            return [self.realize_results(r, f) for r, f in zip(result, fake, strict=True)]
+        return result
+
+    def output(self, node):
+        values = torch.fx.node.map_arg(node.args[0], lambda n: self.env[n])
+        fakes = torch.fx.node.map_arg(node.args[0], lambda n: n.meta.get("val"))
+        if not isinstance(values, (tuple, list)):
+            values, fakes = (values,), (fakes,)
+        for value, fake in zip(values, fakes, strict=True):
+            self.outputs.append(self.output_view(value, fake) if isinstance(value, TensorValue) else value)
+
+    def output_view(self, value, fake):
+        """A graph output has eager's strides: a view of a buffer where that has them, else a copy."""
+        want = layout_of(fake) if fake is not None else Layout.contiguous(value.device, value.dtype, value.size)
+        view = value.realize(want.stride).strided()
+        same = view is not None and all(
+            n == 1 or a == b for n, a, b in zip(want.size, view.layout.stride, want.stride, strict=True)
+        )
+        if not same:
+            view = self.store(value, dense_strides(fake)).strided()
+        return View(view.buffer, dataclasses.replace(view.layout, stride=want.stride if same else view.layout.stride))

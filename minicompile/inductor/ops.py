@@ -1,0 +1,235 @@
+"""The scalar operations: ONE row each.  A new scalar operation is one row here and nothing anywhere else.
+
+Goes in: nothing.  Comes out: `OPS[name]`, an `OpSpec` that the IR (type rule), the interpreter (eager), the code generators
+(C++ and Triton text) and the fusion heuristics (cost) all read.  Mirrors `torch/_inductor/ops_handler.py` and the overrides in
+`codegen/cpp.py` and `codegen/triton.py`.  Taught in chapter 09.
+
+All operands of a row have one dtype unless its rule says otherwise: promotion is the lowering's work (explicit `cast`s).
+bfloat16 and float16 are computed in float32 by the code generators and rounded where they are stored or cast.
+`m_...` names are functions of `codegen/cpp_prelude.py`; `{0}` is the first operand, `{err}` an error flag that is set to
+`ERROR_DIVISION` when eager would raise, `{type}`/`{src}` the C++ (Triton) type of the result/of the first operand.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+
+ERROR_INDEX, ERROR_DIVISION = 1, 2  # bits of the flag that a kernel returns
+
+
+@dataclasses.dataclass(frozen=True)
+class OpSpec:
+    """One scalar operation.  rule: how the result's dtype follows from the operands' (see RULES)."""
+
+    name: str
+    rule: str
+    eager: Callable
+    cpp: str
+    triton: str
+    cost: int  # about one per vector instruction: 0 free, 1 arithmetic, 4 division, 12+ transcendental
+
+    def result_dtype(self, dtypes, dtype=None):
+        return RULES[self.rule](self, dtypes, dtype)
+
+
+def _check(condition, spec, dtypes):
+    if not condition:
+        raise TypeError(f"{spec.name} ({spec.rule}) does not take ({', '.join(str(d) for d in dtypes)})")
+
+
+def _same(spec, dtypes, dtype):
+    _check(len(set(dtypes)) == 1, spec, dtypes)
+    return dtypes[0]
+
+
+def _float(spec, dtypes, dtype):
+    _check(len(set(dtypes)) == 1 and dtypes[0].is_floating_point, spec, dtypes)
+    return dtypes[0]
+
+
+def _integer(spec, dtypes, dtype):
+    _check(len(set(dtypes)) == 1 and not dtypes[0].is_floating_point, spec, dtypes)
+    return dtypes[0]
+
+
+def _compare(spec, dtypes, dtype):
+    _check(len(set(dtypes)) == 1, spec, dtypes)
+    return torch.bool
+
+
+def _logical(spec, dtypes, dtype):
+    _check(set(dtypes) == {torch.bool}, spec, dtypes)
+    return torch.bool
+
+
+def _where(spec, dtypes, dtype):
+    _check(len(dtypes) == 3 and dtypes[0] == torch.bool and dtypes[1] == dtypes[2], spec, dtypes)
+    return dtypes[1]
+
+
+def _given(spec, dtypes, dtype):
+    _check(len(dtypes) == 1 and dtype is not None, spec, dtypes)
+    return dtype
+
+
+RULES = {
+    "same": _same,  # T, T -> T
+    "float": _float,  # floating T -> T
+    "integer": _integer,  # integral (or bool) T -> T
+    "compare": _compare,  # T, T -> bool
+    "logical": _logical,  # bool -> bool
+    "where": _where,  # bool, T, T -> T
+    "given": _given,  # T -> the dtype that the expression names
+}
+
+
+def _sigmoid(x):
+    return torch.sigmoid(x)
+
+
+def _relu(x):
+    return torch.where(x < 0, torch.zeros_like(x), x)
+
+
+_LIB = "libdevice.{}({{0}})"
+
+
+def _math(name, cost=16, eager=None, triton=None, cpp=None):
+    """A function of one floating number that has the same name everywhere."""
+    return (name, "float", eager or getattr(torch, name), cpp or f"m_{name}({{0}})", triton or _LIB.format(name), cost)
+
+
+ROWS = [
+    # name, rule, eager, C++, Triton, cost ---- arithmetic
+    ("add", "same", torch.add, "{0} + {1}", "{0} + {1}", 1),
+    ("sub", "same", torch.sub, "{0} - {1}", "{0} - {1}", 1),
+    ("mul", "same", torch.mul, "{0} * {1}", "{0} * {1}", 1),
+    ("neg", "same", torch.neg, "-{0}", "-{0}", 1),
+    ("abs", "same", torch.abs, "m_abs({0})", "tl.abs({0})", 1),
+    ("square", "same", lambda x: x * x, "{0} * {0}", "{0} * {0}", 1),
+    ("truediv", "float", torch.div, "{0} / {1}", "tl.div_rn({0}, {1})", 4),
+    ("reciprocal", "float", torch.reciprocal, "{type}(1) / {0}", "tl.div_rn(1.0, {0})", 4),
+    ("floordiv", "same", lambda a, b: torch.div(a, b, rounding_mode="floor"), "m_floordiv({0}, {1}, {err})", "rt.floordiv({0}, {1})", 8),
+    ("truncdiv", "same", lambda a, b: torch.div(a, b, rounding_mode="trunc"), "m_truncdiv({0}, {1}, {err})", "rt.truncdiv({0}, {1})", 8),
+    ("remainder", "same", torch.remainder, "m_remainder({0}, {1}, {err})", "rt.remainder({0}, {1})", 8),
+    ("fmod", "same", torch.fmod, "m_fmod({0}, {1}, {err})", "rt.fmod({0}, {1})", 8),
+    ("maximum", "same", torch.maximum, "m_maximum({0}, {1})", "rt.maximum({0}, {1})", 2),
+    ("minimum", "same", torch.minimum, "m_minimum({0}, {1})", "rt.minimum({0}, {1})", 2),
+    ("fmax", "same", torch.fmax, "m_fmax({0}, {1})", "rt.fmax({0}, {1})", 2),
+    ("fmin", "same", torch.fmin, "m_fmin({0}, {1})", "rt.fmin({0}, {1})", 2),
+    ("relu", "same", _relu, "({0} < {type}(0) ? {type}(0) : {0})", "tl.where({0} < 0, 0, {0}).to({0}.dtype)", 1),
+    ("sign", "same", torch.sign, "m_sign({0})", "rt.sign({0})", 2),
+    ("fma", "float", lambda a, b, c: torch.addcmul(c, a, b), "m_fma({0}, {1}, {2})", "tl.fma({0}, {1}, {2})", 1),
+    # ---- comparisons, logic, choice
+    ("eq", "compare", torch.eq, "{0} == {1}", "{0} == {1}", 1),
+    ("ne", "compare", torch.ne, "{0} != {1}", "{0} != {1}", 1),
+    ("lt", "compare", torch.lt, "{0} < {1}", "{0} < {1}", 1),
+    ("le", "compare", torch.le, "{0} <= {1}", "{0} <= {1}", 1),
+    ("gt", "compare", torch.gt, "{0} > {1}", "{0} > {1}", 1),
+    ("ge", "compare", torch.ge, "{0} >= {1}", "{0} >= {1}", 1),
+    ("logical_and", "logical", torch.logical_and, "{0} & {1}", "{0} & {1}", 1),
+    ("logical_or", "logical", torch.logical_or, "{0} | {1}", "{0} | {1}", 1),
+    ("logical_xor", "logical", torch.logical_xor, "{0} ^ {1}", "{0} ^ {1}", 1),
+    ("logical_not", "logical", torch.logical_not, "!{0}", "~{0}", 1),
+    ("where", "where", torch.where, "{0} ? {1} : {2}", "tl.where({0}, {1}, {2})", 1),
+    ("isnan", "compare", torch.isnan, "m_isnan({0})", "{0} != {0}", 1),
+    ("isinf", "compare", torch.isinf, "m_isinf({0})", "rt.isinf({0})", 1),
+    ("signbit", "compare", torch.signbit, "m_signbit({0})", "rt.signbit({0})", 1),
+    # ---- bits
+    ("bitwise_and", "integer", torch.bitwise_and, "{0} & {1}", "{0} & {1}", 1),
+    ("bitwise_or", "integer", torch.bitwise_or, "{0} | {1}", "{0} | {1}", 1),
+    ("bitwise_xor", "integer", torch.bitwise_xor, "{0} ^ {1}", "{0} ^ {1}", 1),
+    ("bitwise_not", "integer", torch.bitwise_not, "m_not({0})", "~{0}", 1),
+    ("left_shift", "integer", torch.bitwise_left_shift, "m_shl({0}, {1})", "rt.shl({0}, {1})", 2),
+    ("right_shift", "integer", torch.bitwise_right_shift, "m_shr({0}, {1})", "rt.shr({0}, {1})", 2),
+    # ---- types.  `cast` converts as `Tensor.to` does; `bitcast` reads the same bits as another dtype of the same size
+    ("cast", "given", None, "m_cast<{type}, {src}>({0})", "rt.cast({0}, {type})", 1),
+    ("bitcast", "given", None, "m_bitcast<{type}>({0})", "{0}.to({type}, bitcast=True)", 0),
+    # ---- rounding (round: half to even)
+    ("floor", "float", torch.floor, "m_floor({0})", "libdevice.floor({0})", 1),
+    ("ceil", "float", torch.ceil, "m_ceil({0})", "libdevice.ceil({0})", 1),
+    ("trunc", "float", torch.trunc, "m_trunc({0})", "libdevice.trunc({0})", 1),
+    ("round", "float", torch.round, "m_round({0})", "libdevice.nearbyint({0})", 1),
+    # ---- floating functions of one number
+    _math("sqrt", cost=4, triton="tl.sqrt_rn({0})"),
+    ("rsqrt", "float", torch.rsqrt, "{type}(1) / m_sqrt({0})", "libdevice.rsqrt({0})", 8),
+    ("sigmoid", "float", _sigmoid, "{type}(1) / ({type}(1) + m_exp(-{0}))", "tl.div_rn(1.0, 1.0 + tl.exp(-{0}))", 20),
+    _math("exp", triton="libdevice.exp({0})"),
+    _math("exp2", triton="libdevice.exp2({0})"),
+    _math("expm1"),
+    _math("log", triton="libdevice.log({0})"),
+    _math("log2", triton="libdevice.log2({0})"),
+    _math("log10"),
+    _math("log1p"),
+    _math("sin"),
+    _math("cos"),
+    _math("tan", cost=20),
+    _math("asin", cost=20),
+    _math("acos", cost=20),
+    _math("atan", cost=20),
+    _math("sinh", cost=20),
+    _math("cosh", cost=20),
+    _math("tanh", cost=20),
+    _math("asinh", cost=20),
+    _math("acosh", cost=20),
+    _math("atanh", cost=20),
+    _math("erf", cost=20),
+    _math("erfc", cost=24),
+    _math("erfinv", cost=40),
+    _math("lgamma", cost=60),
+    _math("digamma", cost=60, triton="rt.digamma({0})"),
+    # ---- floating functions of two numbers
+    ("pow", "same", torch.pow, "m_pow({0}, {1})", "rt.pow({0}, {1})", 30),
+    ("atan2", "float", torch.atan2, "m_atan2({0}, {1})", "libdevice.atan2({0}, {1})", 24),
+    ("hypot", "float", torch.hypot, "m_hypot({0}, {1})", "libdevice.hypot({0}, {1})", 12),
+    ("copysign", "float", torch.copysign, "m_copysign({0}, {1})", "libdevice.copysign({0}, {1})", 1),
+    ("nextafter", "float", torch.nextafter, "m_nextafter({0}, {1})", "libdevice.nextafter({0}, {1})", 20),
+]  # fmt: skip
+
+OPS = {row[0]: OpSpec(*row) for row in ROWS}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReductionSpec:
+    """One reduction.  combine: the scalar operation that joins two partial results; identity: its neutral element by dtype."""
+
+    name: str
+    combine: str
+    identity: Callable
+    eager: Callable  # (tensor, dim) -> tensor
+    cost: int = 1
+
+
+def lowest(dtype):
+    """The neutral element of max."""
+    return False if dtype == torch.bool else float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def highest(dtype):
+    """The neutral element of min."""
+    return True if dtype == torch.bool else float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def _zero(dtype):
+    return 0.0 if dtype.is_floating_point else False if dtype == torch.bool else 0
+
+
+def _one(dtype):
+    return 1.0 if dtype.is_floating_point else True if dtype == torch.bool else 1
+
+
+# A NaN wins max, min, argmax and argmin; the first of equal elements wins the arg ones, whose result is an int64 index.
+REDUCTIONS = {
+    spec.name: spec
+    for spec in (
+        ReductionSpec("sum", "add", _zero, lambda x, dim: torch.sum(x, dim, dtype=x.dtype)),
+        ReductionSpec("prod", "mul", _one, lambda x, dim: torch.prod(x, dim, dtype=x.dtype)),
+        ReductionSpec("max", "maximum", lowest, torch.amax, 2),
+        ReductionSpec("min", "minimum", highest, torch.amin, 2),
+        ReductionSpec("any", "logical_or", lambda dtype: False, torch.any),
+        ReductionSpec("all", "logical_and", lambda dtype: True, torch.all),
+        ReductionSpec("argmax", "maximum", lowest, torch.argmax, 3),
+        ReductionSpec("argmin", "minimum", highest, torch.argmin, 3),
+    )
+}
