@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import threading
 import time
+import warnings
 
 from . import config
 
@@ -59,6 +60,7 @@ compilations = collections.deque(maxlen=256)
 counters = collections.Counter()  # graphs, graph_breaks, recompiles, kernels, extern_calls, fallbacks, cache_hits, ...
 break_reasons = collections.Counter()  # kind -> count
 _local = threading.local()
+_warned = set()
 
 
 def current():
@@ -76,6 +78,16 @@ def compilation(name, location=""):
         yield entry
     finally:
         entry.seconds = time.perf_counter() - entry.start
+        _local.current = outer
+
+
+@contextlib.contextmanager
+def reopen(entry):
+    """Add to an earlier record: what is compiled late (a backward) belongs to the frame that asked for it."""
+    outer, _local.current = current(), entry
+    try:
+        yield entry
+    finally:
         _local.current = outer
 
 
@@ -104,6 +116,13 @@ def log(name, message, *args):
             logger.setLevel(logging.DEBUG)
             logger.propagate = False
         logger.debug(message, *args)
+
+
+def warn_once(message):
+    """One warning a process for each text: an internal error that was survived by running eager."""
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, stacklevel=3)
 
 
 def stats():

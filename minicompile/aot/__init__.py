@@ -1,0 +1,39 @@
+"""FX graph in, functional ATen graphs out: forward and, for training, backward.
+
+`trace(gm, inputs)` gives the readable `AOTGraph`; `compile(gm, inputs, forward_compiler=...)` gives a callable that runs it.
+Mirrors `torch/_functorch/aot_autograd.py`.  Taught in chapter 08.
+"""
+
+import torch
+
+from .. import record
+from ..errors import Unsupported
+from . import runtime
+from .joint import AOTGraph, trace
+from .partitioner import SavedTensor
+
+__all__ = ["AOTGraph", "SavedTensor", "compile", "trace"]
+
+
+def compile(gm, example_inputs, *, forward_compiler, backward_compiler=None, inference_compiler=None):
+    """A callable that does what `gm` does, through graphs that the compilers made.
+
+    Each compiler is `(aten_gm, example_inputs) -> callable`; they see functional ATen graphs.  A graph that cannot be
+    made functional runs in eager; `record` then holds the `Unsupported` that says why.
+    """
+    with record.stage("aot") as snapshot:
+        try:
+            graph = snapshot.artifact = trace(gm, example_inputs)
+        except Unsupported as reason:
+            snapshot.artifact = reason
+            record.counters["aot_rejected"] += 1
+            return runtime.eager(gm)
+    record.log("aot", "%s", graph)
+    examples = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
+    if graph.backward is None:
+        return runtime.build(
+            graph, gm, runtime.boxed((inference_compiler or forward_compiler)(graph.forward, examples))
+        )
+    forward = runtime.boxed(forward_compiler(graph.forward, examples))
+    backward = runtime.LazyBackward(graph, backward_compiler or forward_compiler)
+    return runtime.build(graph, gm, runtime.autograd_function(graph, forward, backward))

@@ -1,0 +1,242 @@
+"""Run a captured graph on functional tensors and find out what it did to its inputs and where its outputs live.
+
+Goes in: an FX graph as capture made it (in-place operators, views and all) and its example inputs.  Comes out: a
+`Program`: which inputs were written, and for each output whether it is an input, a view of one, a fresh tensor, a view of
+a fresh tensor or a plain Python value.  A functional tensor takes every in-place operator and gives a new value instead,
+and remembers which view of which storage it is: so after one run the graph has no mutation, and the aliasing is known.
+Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught in chapter 08.
+"""
+
+import dataclasses
+
+import torch
+from torch import fx
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from ..errors import Unsupported
+
+_views_of = torch._C._functionalization.get_view_meta_sequence
+replay_views = torch._C._functionalization.apply_view_meta_sequence
+
+
+# --- inputs -----------------------------------------------------------------------------------------
+def fake_mode_of(inputs):
+    """The mode that the example inputs were made under, or a new one."""
+    for value in inputs:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+        if isinstance(value, torch.SymInt):
+            continue
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+
+def fakeify(mode, value):
+    """A fresh fake leaf for tensors (never the caller's own, which may share memory with another); other values pass."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor):
+        raise Unsupported(
+            "tensor subclass",
+            f"a {type(value).__name__} is an input of the graph",
+            "unwrap the subclass before the compiled region",
+        )
+    with torch.no_grad():
+        fake = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
+        fresh = fake.detach()
+    return fresh.requires_grad_(value.requires_grad)
+
+
+def lift_constants(gm):
+    """The tensors that the graph holds itself, by attribute path: they become inputs of the compiled graphs."""
+    constants = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            value = gm
+            for part in node.target.split("."):
+                value = getattr(value, part)
+            if isinstance(value, torch.Tensor):
+                constants[node.target] = value
+        elif node.op == "call_module":
+            module = gm.get_submodule(node.target)
+            for name, value in (*module.named_parameters(), *module.named_buffers()):
+                constants[f"{node.target}.{name}"] = value
+    return constants
+
+
+class GraphRunner(fx.Interpreter):
+    """Interpret the captured graph, with the constants replaced, and remember the first tensor of every storage."""
+
+    def __init__(self, gm, constants):
+        super().__init__(gm, garbage_collect_values=False)
+        self.constants, self.bases = constants, {}
+
+    def get_attr(self, target, args, kwargs):
+        return self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
+
+    def call_module(self, target, args, kwargs):
+        module, prefix = self.fetch_attr(target), f"{target}."
+        replaced = {n[len(prefix) :]: value for n, value in self.constants.items() if n.startswith(prefix)}
+        return torch.func.functional_call(module, replaced, args, kwargs)
+
+    def run_node(self, node):
+        result = super().run_node(node)
+        if isinstance(result, FunctionalTensor) and not _views_of(result.elem):
+            self.bases.setdefault(storage_key(result), result)
+        return result
+
+
+# --- what the graph did -----------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class InputMutation:
+    """Input `index` gets a new value.  `how`: "copy_" (seen by autograd), "no_grad" (not), or "data" (no version bump)."""
+
+    index: int
+    how: str
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputSpec:
+    """How to make one output of the user's graph at run time.
+
+    kind: "constant" (the value itself), "input" (that object), "graph" (a result of the compiled graph).
+    index: which input or result.  views: replayed on it, or None.  detached: the view is hidden from autograd.
+    """
+
+    kind: str
+    index: int = -1
+    value: object = None
+    views: object = None
+    detached: bool = False
+
+
+@dataclasses.dataclass
+class Program:
+    """Everything about the graph's behaviour that the compiled, functional graph cannot say itself."""
+
+    mutations: list
+    outputs: list
+    results: (
+        list  # functional tensors or symbolic numbers: what the compiled graph computes, without the new input values
+    )
+
+
+def storage_key(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+def unwrap(value):
+    """The traced value behind a functional tensor, after all pending writes to its storage."""
+    if not isinstance(value, FunctionalTensor):
+        return value
+    torch._sync(value)
+    return torch._from_functional_tensor(value.elem)
+
+
+def _mutation(index, primal, history):
+    """What happened to one input.  `history` is its (version, grad_fn, requires_grad) before the run."""
+    version, grad_fn, requires_grad = history
+    if torch._functionalize_has_metadata_mutation(primal.elem) or torch._functionalize_was_storage_changed(primal.elem):
+        raise Unsupported(
+            "input metadata mutation",
+            "the graph changes the shape, strides or storage of a tensor that it was given",
+            "return a new tensor instead of calling resize_, t_, set_ or assigning .data",
+        )
+    mutated = torch._functionalize_has_data_mutation(primal.elem)
+    if primal.requires_grad != requires_grad and (requires_grad or primal.grad_fn is None):
+        raise Unsupported(
+            "input autograd mutation",
+            "the graph changes requires_grad of a tensor that it was given",
+            "call requires_grad_ or detach_ outside the compiled region",
+        )
+    if not mutated:
+        return None
+    if primal.grad_fn is not grad_fn:
+        return InputMutation(index, "copy_")
+    return InputMutation(index, "no_grad" if primal._version != version else "data")
+
+
+class OutputPlanner:
+    """Sorts the outputs of the user's graph by where their memory is."""
+
+    def __init__(self, primals, bases, outputs):
+        self.inputs = {id(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
+        self.input_storage = {storage_key(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
+        self.primals, self.bases, self.results, self.result_index = primals, bases, [], {}
+        tensors = {id(o): o for o in outputs if isinstance(o, FunctionalTensor)}
+        self.members = {}  # storage -> how many distinct outputs live in it
+        for tensor in tensors.values():
+            self.members[storage_key(tensor)] = self.members.get(storage_key(tensor), 0) + 1
+        self.specs = [self.plan(o) for o in outputs]
+
+    def result(self, value):
+        """The index of `value` among the compiled graph's results: the same object twice is one result."""
+        if id(value) not in self.result_index:
+            self.result_index[id(value)] = len(self.results)
+            self.results.append(value)
+        return self.result_index[id(value)]
+
+    def plan(self, value):
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return OutputSpec("graph", self.result(value))
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, tuple | list | dict):
+                raise Unsupported("nested output", "the graph returns a container inside its tuple of outputs")
+            return OutputSpec("constant", value=value)
+        if id(value) in self.inputs:
+            return OutputSpec("input", self.inputs[id(value)])
+        if value.requires_grad and value.is_leaf:
+            raise Unsupported(
+                "leaf made in the graph",
+                "the graph makes a tensor with requires_grad=True and returns it",
+                "make trainable tensors outside the compiled region",
+            )
+        key, views = storage_key(value), _views_of(value.elem)
+        if key in self.input_storage:
+            index = self.input_storage[key]
+            return OutputSpec("input", index, views=views, detached=self.detached(self.primals[index], value))
+        base = self.base_of(value, key)
+        if base is None or base is value or self.stands_alone(value, key):
+            return OutputSpec("graph", self.result(value))
+        return OutputSpec("graph", self.result(base), views=views, detached=self.detached(base, value))
+
+    def base_of(self, value, key):
+        base = value._base
+        if base is not None and storage_key(base) == key and not _views_of(base.elem):
+            known = self.bases.setdefault(key, base)
+            return known
+        return self.bases.get(key)
+
+    def stands_alone(self, value, key):
+        """A lone output outside autograd that fills its memory without holes needs no base: nobody can tell."""
+        alone = self.members[key] == 1 and not value.requires_grad
+        return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
+
+    @staticmethod
+    def detached(base, value):
+        return base.requires_grad and not value.requires_grad
+
+
+def is_dense(tensor):
+    """Each element once, without holes, in some order of the dimensions."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected = expected * size
+    return True
+
+
+def run_functional(gm, primals, constant_names):
+    """Run the graph on functional inputs.  Returns the `Program`; called inside a trace, so every operator is recorded."""
+    count = len(primals) - len(constant_names)
+    history = [(p._version, p.grad_fn, p.requires_grad) if isinstance(p, torch.Tensor) else None for p in primals]
+    runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)))
+    outputs = runner.run(*primals[:count], enable_io_processing=False)
+    outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+    tensors = [(i, p, history[i]) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
+    mutations = [m for m in (_mutation(*entry) for entry in tensors) if m is not None]
+    planner = OutputPlanner(primals, runner.bases, outputs)
+    return Program(mutations, planner.specs, planner.results)

@@ -1,0 +1,219 @@
+"""Trace a captured graph to ATen operators; with gradients, forward and backward in one joint graph.
+
+Goes in: an FX graph and example inputs.  Comes out: an `AOTGraph`: the functional graph (`forward`), and for training the
+joint graph, its split into `forward` and `backward`, and the tensors saved between them.  The backward is what
+`torch.autograd.grad` does while `make_fx` watches.
+Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08.
+"""
+
+import contextlib
+import dataclasses
+
+import torch
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
+
+from . import functionalize
+from .decompositions import decomposition_table
+from .functionalize import unwrap
+from .partitioner import partition
+from .passes import optimize
+
+
+@dataclasses.dataclass
+class AOTGraph:
+    """The functional ATen form of one captured graph.
+
+    `forward` returns the new values of mutated inputs, then the results that `outputs` refer to, then what is saved.
+    Without gradients `joint` and `backward` are None and nothing is saved.
+    """
+
+    input_names: list
+    constants: dict  # name -> tensor: inputs that the captured graph held itself; they follow the others
+    mutations: list  # InputMutation
+    outputs: list  # OutputSpec, one for each output of the user's graph
+    forward: fx.GraphModule
+    joint: fx.GraphModule = None
+    backward: fx.GraphModule = None
+    saved: list = dataclasses.field(default_factory=list)  # SavedTensor
+    recomputed: list = dataclasses.field(default_factory=list)  # names of forward nodes that the backward runs again
+    differentiable: list = dataclasses.field(default_factory=list)  # positions among forward's outputs with a tangent
+    grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
+    grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that each output of `backward` reads
+    input_needs_grad: list = dataclasses.field(default_factory=list)
+    input_is_tensor: list = dataclasses.field(default_factory=list)
+    result_count: int = 0  # forward's outputs before the saved ones
+    fake_mode: object = None
+    node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
+
+    @property
+    def saved_bytes(self):
+        return sum(s.bytes for s in self.saved)
+
+    def __repr__(self):
+        lines = [f"AOTGraph({', '.join(f'{k}={v}' for k, v in self.node_counts.items())} nodes)"]
+        names = [*self.input_names, *self.constants]
+        lines += [f"  writes {names[m.index]} ({m.how})" for m in self.mutations]
+        lines += [f"  output {i}: {describe(spec, names)}" for i, spec in enumerate(self.outputs)]
+        lines += [f"forward{show(self.forward)}"]
+        if self.backward is not None:
+            lines += [f"saved: {len(self.saved)} tensors, {self.saved_bytes:,} bytes"]
+            lines += [f"  {s}" for s in self.saved]
+            lines += [
+                f"recomputed in backward: {', '.join(self.recomputed) or 'nothing'}",
+                f"backward{show(self.backward)}",
+            ]
+        return "\n".join(lines)
+
+
+def describe(spec, names):
+    """One output in words."""
+    if spec.kind == "constant":
+        return repr(spec.value)
+    what = f"input {names[spec.index]}" if spec.kind == "input" else f"result {spec.index}"
+    views = "".join(f".{type(v).__name__.removesuffix('_ViewMeta')}" for v in spec.views or ())
+    return what + views + (" (detached)" if spec.detached else "")
+
+
+def show(gm):
+    """The graph as code, without the frills of `print_readable`."""
+    code = gm.graph.python_code("self", verbose=False).src.strip()
+    return code.split("def forward", 1)[-1].replace("torch.ops.", "")
+
+
+class Recording:
+    """What the traced function finds out while `make_fx` runs it."""
+
+    program = None
+    boundary = None  # the last node of the forward
+    differentiable = ()
+    grad_inputs = ()
+    traced_outputs = 0
+
+
+def new_tangent(index, like):
+    """A placeholder for the gradient of one result, added to the graph in the middle of the trace."""
+    tracer = get_proxy_mode().tracer
+    value = unwrap(like)
+    with disable_proxy_modes_tracing(), disable_functional_mode(), torch.no_grad():
+        strides = value.stride() if functionalize.is_dense(value) else None
+        fake = torch.empty(value.shape, dtype=value.dtype, device=value.device)
+        fake = (
+            fake
+            if strides is None
+            else torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+        )
+    proxy = tracer.create_proxy("placeholder", f"tangent_{index}", (), {})
+    track_tensor_tree(fake, proxy, constant=None, tracer=tracer)
+    return FunctionalTensor.to_functional(fake)
+
+
+@contextlib.contextmanager
+def no_autocast():
+    """Backward operators run in the types that the forward chose: autocast must not cast again."""
+    guard = torch._C._DisableAutocast()
+    try:
+        yield
+    finally:
+        del guard
+
+
+def traced_function(gm, example_inputs, constant_names, recording):
+    """The function that `make_fx` runs: forward, and if any result needs it, backward.  Returns a flat list of values."""
+
+    def run(*fakes):
+        with FunctionalTensorMode():
+            leaves = [FunctionalTensor.to_functional(f) if isinstance(f, torch.Tensor) else f for f in fakes]
+            # An input with history may be written in place; a leaf may not, and raises here as in eager.
+            primals = [
+                leaf.clone() if needs_grad(leaf) and torch.is_grad_enabled() and not example.is_leaf else leaf
+                for leaf, example in zip(leaves, example_inputs, strict=True)
+            ]
+            program = recording.program = functionalize.run_functional(gm, primals, constant_names)
+            new_values = [primals[m.index] for m in program.mutations]
+            results = [*new_values, *program.results]
+            values = [unwrap(r) for r in results]
+            recording.boundary = len(get_proxy_mode().tracer.graph.nodes)
+            mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
+            recording.differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
+            grad_inputs = [i for i, leaf in enumerate(leaves) if needs_grad(leaf)]
+            if not recording.differentiable or not grad_inputs:
+                recording.differentiable = []
+                return values
+            tangents = [new_tangent(n, results[i]) for n, i in enumerate(recording.differentiable)]
+            targets = [results[i] for i in recording.differentiable]
+            with no_autocast():
+                sources = [leaves[i] for i in grad_inputs]
+                grads = torch.autograd.grad(targets, sources, tangents, allow_unused=True)
+            recording.grad_inputs = [i for i, g in zip(grad_inputs, grads, strict=True) if g is not None]
+            return values + [unwrap(g) for g in grads if g is not None]
+
+    return run
+
+
+def needs_grad(value):
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def trace(gm, inputs):
+    """Functional ATen graph of `gm`, with its backward where grad mode is on and an input requires grad."""
+    constants = functionalize.lift_constants(gm)
+    examples = [*inputs, *constants.values()]
+    fake_mode = functionalize.fake_mode_of(examples)
+    fakes = [functionalize.fakeify(fake_mode, value) for value in examples]
+    recording = Recording()
+    run = traced_function(gm, examples, list(constants), recording)
+    with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), grad_mode(torch.is_grad_enabled()):
+        traced = make_fx(run, decomposition_table=decomposition_table())(*fakes)
+    placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    names = [*placeholders, *(n.replace(".", "_") for n in constants)]
+    joint = tidy(traced, names, recording)
+    program = recording.program
+    graph = AOTGraph(
+        placeholders,
+        constants,
+        program.mutations,
+        program.outputs,
+        joint,
+        result_count=len(program.mutations) + len(program.results),
+        differentiable=list(recording.differentiable),
+        grad_inputs=list(recording.grad_inputs),
+        input_needs_grad=[needs_grad(f) for f in fakes],
+        input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
+        fake_mode=fake_mode,
+        node_counts={"traced": len(traced.graph.nodes)},
+    )
+    optimize(joint, graph.result_count)
+    graph.node_counts["optimized"] = len(joint.graph.nodes)
+    if graph.grad_inputs:
+        graph.joint = joint
+        partition(graph)
+        graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
+    return graph
+
+
+@contextlib.contextmanager
+def grad_mode(enabled):
+    with torch.set_grad_enabled(enabled):
+        yield
+
+
+def tidy(traced, names, recording):
+    """Name the placeholders after the user's, put the tangents behind them, and mark what is forward and what backward."""
+    graph, environment = fx.Graph(), {}
+    nodes = list(traced.graph.nodes)
+    places = [n for n in nodes if n.op == "placeholder"]
+    for node, name in zip(places, names, strict=False):
+        environment[node] = graph.placeholder(name)
+    for node in places[len(names) :]:
+        environment[node] = graph.placeholder(node.target)
+    for position, node in enumerate(nodes):
+        if node.op == "output":
+            graph.output(fx.map_arg(list(node.args[0]), environment.__getitem__))
+        elif node.op != "placeholder":
+            environment[node] = graph.node_copy(node, environment.__getitem__)
+        if node.op != "output":
+            environment[node].meta = {**node.meta, "backward": position >= recording.boundary}
+    return fx.GraphModule(traced, graph, "joint")

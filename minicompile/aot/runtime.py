@@ -1,0 +1,250 @@
+"""Put the compiled graphs behind one callable that behaves as the captured graph did.
+
+Goes in: an `AOTGraph` and the compiled forward and backward.  Comes out: `callable(*inputs) -> tuple of outputs`.  What the
+functional graphs cannot do is done here, by a small function written for this graph alone (`callable.source` shows it):
+copy new values into the inputs that the program wrote, rebuild views from their base, hand over to autograd.
+Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py`.  Taught in chapter 08.
+"""
+
+import threading
+import warnings
+
+import torch
+
+from .. import config, record
+from ..errors import MinicompileError
+from .functionalize import replay_views
+
+DOUBLE_BACKWARD = (
+    "minicompile does not support double backward: a gradient that was computed with create_graph=True through a "
+    "compiled region cannot be differentiated again.  Run that region outside `minicompile.compile`."
+)
+
+
+def boxed(function):
+    """Call every compiled graph the same way: one list of inputs, which it may empty."""
+    return function if getattr(function, "_boxed_call", False) else lambda args: function(*args)
+
+
+def eager(gm):
+    """The captured graph as it is."""
+
+    def run(*inputs):
+        outputs = gm(*inputs)
+        return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+    return run
+
+
+# --- the wrapper, written for one graph -------------------------------------------------------------
+class WrapperSource:
+    """Collects the lines of the wrapper and the objects that they name."""
+
+    def __init__(self):
+        self.lines, self.scope = [], {"torch": torch, "replay_views": replay_views}
+
+    def name(self, prefix, value):
+        key = f"{prefix}_{sum(k.startswith(prefix + '_') for k in self.scope)}"
+        self.scope[key] = value
+        return key
+
+    def add(self, line, indent=1):
+        self.lines.append("    " * indent + line)
+
+    def build(self, header, filename):
+        source = "\n".join([header, *self.lines]) + "\n"
+        exec(compile(source, filename, "exec"), self.scope)
+        function = self.scope[header.split("(")[0].removeprefix("def ")]
+        function.source = source
+        return function
+
+
+def output_expression(writer, spec, offset):
+    if spec.kind == "constant":
+        return repr(spec.value) if spec.value in (None, True, False) else writer.name("constant", spec.value)
+    base = f"inputs[{spec.index}]" if spec.kind == "input" else f"results[{spec.index + offset}]"
+    if spec.views is None:
+        return base
+    return f"replay_views({base}, {writer.name('views', spec.views)})"
+
+
+def write_epilogue(writer, graph):
+    """The lines that follow the compiled graph: write the inputs, rebuild the outputs."""
+    for position, mutation in enumerate(graph.mutations):
+        target, new = f"inputs[{mutation.index}]", f"results[{position}]"
+        if mutation.how == "data":
+            target += ".data"
+        if mutation.how == "no_grad" and graph.input_needs_grad[mutation.index]:
+            writer.add("with torch.no_grad():")
+            writer.add(f"{target}.copy_({new})", 2)
+        else:
+            writer.add(f"{target}.copy_({new})")
+    names = []
+    for spec in graph.outputs:
+        expression = output_expression(writer, spec, len(graph.mutations))
+        if spec.detached:
+            name = f"output_{len(names)}"
+            writer.add("with torch.no_grad():")
+            writer.add(f"{name} = {expression}", 2)
+            expression = name
+        names.append(expression)
+    writer.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
+
+
+def is_plain(graph):
+    """Nothing to do after the compiled graph: its results are the outputs, in order."""
+    specs = [(s.kind, s.index, s.views) for s in graph.outputs]
+    return (
+        not graph.mutations and not graph.constants and specs == [("graph", i, None) for i in range(graph.result_count)]
+    )
+
+
+def build(graph, gm, run_graph):
+    """The callable.  `run_graph(list of inputs) -> results` is the compiled forward or the autograd function around it."""
+    writer = WrapperSource()
+    writer.scope.update(run_graph=run_graph, run_eager=eager(gm))
+    if is_plain(graph):
+        writer.add("return tuple(run_graph([*inputs]))")
+        return writer.build("def compiled_graph(*inputs):", "<minicompile aot wrapper>")
+    tensors = [i for i, is_tensor in enumerate(graph.input_is_tensor) if is_tensor]
+    if graph.mutations and len(tensors) > 1:
+        writer.scope["overlap"] = OverlapCheck(tensors, [m.index for m in graph.mutations])
+        writer.add("if overlap(inputs):")
+        writer.add("return run_eager(*inputs)", 2)
+    if graph.constants:
+        writer.scope["constants"] = tuple(graph.constants.values())
+        writer.add("inputs = (*inputs, *constants)")
+    writer.add("results = run_graph([*inputs])")
+    write_epilogue(writer, graph)
+    return writer.build("def compiled_graph(*inputs):", "<minicompile aot wrapper>")
+
+
+class OverlapCheck:
+    """Does an input that the graph writes share memory with another input?  Then only eager order of events is right."""
+
+    def __init__(self, tensors, written):
+        self.tensors, self.written, self.safe = tensors, written, None
+
+    def __call__(self, inputs):
+        tensors = [inputs[i] for i in self.tensors if i < len(inputs)]
+        starts = [t.data_ptr() for t in tensors]
+        if starts == self.safe:
+            return False
+        written = set(self.written)
+        storages = {}
+        for index, tensor in zip(self.tensors, tensors, strict=False):
+            key = tensor.untyped_storage()._cdata
+            if key in storages and (index in written or storages[key] in written):
+                record.counters["alias_fallbacks"] += 1
+                return True
+            storages[key] = index
+        self.safe = starts
+        return False
+
+
+# --- autograd ---------------------------------------------------------------------------------------
+class LazyBackward:
+    """Compiles the backward at the first backward pass: a forward that never needs it does not pay for it."""
+
+    def __init__(self, graph, compiler):
+        self.graph, self.compiler, self.function = graph, compiler, None
+        self.lock, self.compilation = threading.Lock(), record.current()
+
+    def __call__(self, args):
+        if self.function is None:
+            with self.lock:
+                if self.function is None:
+                    self.function = self.compile()
+        return self.function(args)
+
+    def compile(self):
+        gm = self.graph.backward
+        examples = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+        with record.reopen(self.compilation):
+            try:
+                return boxed(self.compiler(gm, examples))
+            except Exception as error:
+                if config.strict:
+                    raise
+                warnings.warn(
+                    f"minicompile could not compile a backward graph and runs it in eager: {error}", stacklevel=2
+                )
+                return boxed(gm)
+
+
+class NoDoubleBackward(torch.autograd.Function):
+    """Marks gradients made under create_graph=True: differentiating them again is an error, not a wrong number."""
+
+    @staticmethod
+    def forward(ctx, index, *values):
+        return values[index].detach()
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise MinicompileError(DOUBLE_BACKWARD)
+
+
+def tangent_layouts(graph):
+    """(shape, stride, dtype, device) of each gradient that the backward was traced for."""
+    places = [n.meta["val"] for n in graph.backward.graph.nodes if n.op == "placeholder"]
+    return [(t.shape, t.stride(), t.dtype, t.device) for t in places[len(graph.saved) :]]
+
+
+def autograd_function(graph, forward, backward):
+    """The `torch.autograd.Function` of this graph, as a callable on a list of inputs."""
+    result_count, input_count = graph.result_count, len(graph.input_names) + len(graph.constants)
+    differentiable = set(graph.differentiable)
+    plain = [i for i in range(result_count) if i not in differentiable]
+    sources = [
+        (kind, index + result_count if kind == "extra" else index) for kind, index in (s.source for s in graph.saved)
+    ]
+    count = sum(s.is_tensor for s in graph.saved)
+    from_inputs = [(i, kind == "input", index) for i, (kind, index) in enumerate(sources)]
+    layouts, positions = tangent_layouts(graph), list(graph.differentiable)
+    dependence = graph.grad_dependence
+
+    class CompiledFunction(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            outputs = forward([*inputs])
+            kept = [inputs[index] if is_input else outputs[index] for _, is_input, index in from_inputs]
+            ctx.save_for_backward(*kept[:count])
+            ctx.numbers = kept[count:]
+            ctx.set_materialize_grads(False)
+            if plain:
+                ctx.mark_non_differentiable(*(outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)))
+            return tuple(outputs[:result_count])
+
+        @staticmethod
+        def backward(ctx, *grads):
+            grads = [grads[i] for i in positions]
+            absent = {i for i, g in enumerate(grads) if g is None}
+            tangents = [fit(g, layout) for g, layout in zip(grads, layouts, strict=True)]
+            args = [*ctx.saved_tensors, *ctx.numbers, *tangents]
+            create_graph = torch.is_grad_enabled()
+            with torch.no_grad():
+                guard = torch._C._DisableAutocast() if torch._C._is_any_autocast_enabled() else None
+                marked = list(args) if create_graph else None
+                results = backward(args)
+                del guard
+            if create_graph:
+                marked = [v for v in marked if isinstance(v, torch.Tensor)]
+                results = [NoDoubleBackward.apply(0, r, *marked) if r is not None else None for r in results]
+            full = [None] * input_count
+            for index, result, needs in zip(graph.grad_inputs, results, dependence, strict=True):
+                if not absent or not needs <= absent:
+                    full[index] = result
+            return tuple(full)
+
+    apply = CompiledFunction.apply
+    return lambda inputs: apply(*inputs)
+
+
+def fit(grad, layout):
+    """The gradient of one result as the backward graph expects it: zeros for none, strides as traced."""
+    shape, stride, dtype, device = layout
+    if grad is None:
+        return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+    if grad.stride() == stride:
+        return grad
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(grad)
