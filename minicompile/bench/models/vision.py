@@ -195,6 +195,7 @@ def pixels_in_unit_range(o):
 
 def evidence_bound(output, target):
     reconstruction, mean, log_variance = output
+    target = target.to(reconstruction.dtype)
     likelihood = F.binary_cross_entropy(reconstruction, target, reduction="sum")
     divergence = -0.5 * torch.sum(1 + log_variance - mean.pow(2) - log_variance.exp())
     return (likelihood + divergence) / target.size(0)
