@@ -1,0 +1,135 @@
+"""Questions about normalised instructions: where control goes, how deep the stack is, which locals are still needed.
+
+Goes in: what `bytecode.decode` returns.  Comes out: plain lists and sets, one entry per instruction, and a readable
+listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02 (both figures come from here).
+"""
+
+import dis
+
+from .bytecode_versions import GENERATOR_START_DEPTH
+
+# Net effect on the stack where it is not the real opcode's (see the head of `bytecode.py`).
+EFFECTS = {
+    **dict.fromkeys(("JUMP", "LOAD_ATTR", "CONVERT_VALUE", "UNARY_NOT", "UNARY_POSITIVE"), lambda i: 0),
+    **dict.fromkeys(("LIST_TO_TUPLE", "ASYNC_GEN_WRAP"), lambda i: 0),
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_CLOSURE", "COPY"), lambda i: 1),
+    **dict.fromkeys((f"POP_JUMP_IF_{test}" for test in ("TRUE", "FALSE", "NONE", "NOT_NONE")), lambda i: -1),
+    "PREP_RERAISE_STAR": lambda i: -1,
+    "LOAD_SUPER_ATTR": lambda i: -2,
+    "CALL": lambda i: -i.argval.nargs,
+    "CALL_FUNCTION_EX": lambda i: -2 if i.argval else -1,
+    "MAKE_FUNCTION": lambda i: -(i.arg or 0).bit_count(),
+    "FORMAT_VALUE": lambda i: -1 if i.argval[1] else 0,
+    "COMPARE_OP": lambda i: -1,
+}
+READS = {"LOAD_FAST", "LOAD_FAST_AND_CLEAR", "DELETE_FAST", "LOAD_CLOSURE"} | {
+    # a cell lives on through these: writing its content needs the cell
+    "LOAD_DEREF",
+    "STORE_DEREF",
+    "DELETE_DEREF",
+    "MAKE_CELL",
+    "LOAD_CLASSDEREF",
+    "LOAD_FROM_DICT_OR_DEREF",
+}
+
+
+def stack_effect(instruction, jump=False):
+    """Values pushed less values popped, when it jumps or when it does not."""
+    if instruction.opname == "FOR_ITER":
+        return -1 if jump else 1
+    if instruction.opname in EFFECTS:
+        return EFFECTS[instruction.opname](instruction)
+    arg = (instruction.arg or 0) if instruction.opcode >= dis.HAVE_ARGUMENT else None
+    return dis.stack_effect(instruction.opcode, arg, jump=jump)
+
+
+def successors(instruction, following):
+    """[(next instruction, stack effect)]: `following` stands behind it in the list (None at the end)."""
+    out = [(instruction.argval, stack_effect(instruction, jump=True))] if instruction.is_jump else []
+    if not instruction.is_terminal and following is not None:
+        out.append((following, stack_effect(instruction)))
+    return out
+
+
+def stack_depths(instructions, generator=False):
+    """How many values are on the stack before each instruction; None where execution never comes."""
+    index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    depths = [None] * len(instructions)
+    todo = [(0, GENERATOR_START_DEPTH if generator else 0)]
+    while todo:
+        k, depth = todo.pop()
+        if depths[k] is not None:
+            if depths[k] != depth:
+                raise ValueError(f"{instructions[k]} (number {k}) is reached with {depths[k]} and with {depth} values")
+            continue
+        instruction, depths[k] = instructions[k], depth
+        if instruction.exc is not None:
+            handler = instruction.exc
+            todo.append((index[id(handler.target)], handler.depth + 1 + handler.lasti))
+        following = instructions[k + 1] if k + 1 < len(instructions) else None
+        todo += [(index[id(target)], depth + effect) for target, effect in successors(instruction, following)]
+    return depths
+
+
+def live_sets(instructions):
+    """The slot keys that may still be read before they are written, before each instruction (backward liveness)."""
+    index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    live = [frozenset()] * len(instructions)
+    changed = True
+    while changed:
+        changed = False
+        for k in range(len(instructions) - 1, -1, -1):
+            instruction = instructions[k]
+            following = instructions[k + 1] if k + 1 < len(instructions) else None
+            after = frozenset().union(*(live[index[id(target)]] for target, _ in successors(instruction, following)))
+            if instruction.opname == "STORE_FAST":
+                after -= {instruction.argval}
+            elif instruction.opname in READS:
+                after |= {instruction.argval}
+            if instruction.exc is not None:  # an exception may come before or after the write
+                after |= live[index[id(instruction.exc.target)]]
+            if after != live[k]:
+                live[k], changed = after, True
+    return live
+
+
+def live_locals(instructions, at):
+    """Slot keys still needed when execution is about to run `at` (an Instruction of the list, or its number)."""
+    number = at if isinstance(at, int) else next(k for k, each in enumerate(instructions) if each is at)
+    return set(live_sets(instructions)[number])
+
+
+def format_instructions(instructions):
+    """A listing with labels and lines: the same text for the same code on every run."""
+    targets = {id(i.argval) for i in instructions if i.is_jump}
+    targets |= {id(i.exc.target) for i in instructions if i.exc is not None}
+    names = {}
+    for instruction in instructions:
+        if id(instruction) in targets:
+            names[id(instruction)] = f"L{len(names) + 1}"
+    lines, last = [], None
+    for instruction in instructions:
+        label = names.get(id(instruction), "")
+        line = instruction.line if instruction.line not in (None, last) else ""
+        last = instruction.line or last
+        handler = f"   # except -> {names[id(instruction.exc.target)]}" if instruction.exc is not None else ""
+        text = f"{line!s:>5} {label + ':' if label else '':>5} {instruction.opname:<22} {_argument(instruction, names)}"
+        lines.append((text + handler).rstrip())
+    return "\n".join(lines)
+
+
+def _argument(instruction, names):
+    if instruction.is_jump:
+        return names[id(instruction.argval)]
+    if instruction.opname == "CALL":
+        call = instruction.argval
+        return f"{call.nargs}" + (f" {', '.join(call.kwnames)}" if call.kwnames else "")
+    if instruction.opname == "LOAD_CONST":
+        value = instruction.argval
+        plain = isinstance(value, (str, bytes, int, float, complex, tuple, frozenset, type(None), type(Ellipsis)))
+        return (
+            repr(value)
+            if plain
+            else f"<{type(value).__name__} {getattr(value, '__qualname__', getattr(value, 'co_name', ''))}>"
+        )
+    return "" if instruction.argval is None else str(instruction.argval)

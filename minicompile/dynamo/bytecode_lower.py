@@ -1,0 +1,196 @@
+"""From the normalised instruction set to real opcodes: the second half of what differs between Python versions.
+
+Goes in: normalised instructions, and the pool that constants, names and locals are added to.  Comes out: instructions
+of the running version with real args, ready to encode.  Each row of `TABLE` is an opcode and what it becomes.
+Mirrors a part of `torch/_dynamo/bytecode_transformation.py`.  Taught in chapter 02.
+"""
+
+import dataclasses
+import dis
+
+from .bytecode_versions import (
+    BINARY,
+    COMPARE,
+    COMPARE_SHIFT,
+    CONVERSIONS,
+    INTRINSICS_1,
+    NAME_SHIFTS,
+    NORMALISED_JUMPS,
+    NULL_FIRST,
+    PY312,
+    PY313,
+    Instruction,
+)
+
+OPPOSITE = {"TRUE": "FALSE", "FALSE": "TRUE", "NONE": "NOT_NONE", "NOT_NONE": "NONE"}
+
+
+def insert_null(values):
+    """Put a NULL below the `values` topmost values (no values: on top)."""
+    return [Instruction("PUSH_NULL"), *(Instruction("SWAP", n) for n in range(values + 1, 1, -1))]
+
+
+def _name(instruction, pool):
+    shift = NAME_SHIFTS.get(instruction.opname, 0)
+    return [Instruction(instruction.opname, pool.name(instruction.argval) << shift)]
+
+
+def _load_const(instruction, pool):
+    return [Instruction("LOAD_CONST", pool.constant(instruction.argval))]
+
+
+def _load_fast(instruction, pool):
+    """3.12 and later crash on an unbound local in LOAD_FAST: the checking form is always right."""
+    return [Instruction("LOAD_FAST_CHECK" if PY312 else "LOAD_FAST", argval=instruction.argval)]
+
+
+def _load_closure(instruction, pool):
+    return [Instruction("LOAD_FAST" if PY313 else "LOAD_CLOSURE", argval=instruction.argval)]
+
+
+def _load_super_attr(instruction, pool):
+    name, two_arguments = instruction.argval
+    return [Instruction("LOAD_SUPER_ATTR", pool.name(name) << 2 | two_arguments << 1)]
+
+
+def _call(instruction, pool):
+    """`callable, arg1, .., argn`: CPython also takes arg1 where a method's self would stand, so that no NULL is needed
+    (its own decorators and `with` blocks are called that way), unless there is no positional argument."""
+    nargs, names = instruction.argval.nargs, instruction.argval.kwnames
+    if nargs == len(names):
+        out = insert_null(nargs + 1 if NULL_FIRST else nargs)
+    else:
+        out, nargs = [], nargs - 1
+    if PY313:
+        if names:
+            return [*out, Instruction("LOAD_CONST", pool.constant(names)), Instruction("CALL_KW", nargs)]
+        return [*out, Instruction("CALL", nargs)]
+    if names:
+        out.append(Instruction("KW_NAMES", pool.constant(names)))
+    return [*out, *([] if PY312 else [Instruction("PRECALL", nargs)]), Instruction("CALL", nargs)]
+
+
+def _call_function_ex(instruction, pool):
+    has_kwargs = bool(instruction.argval)
+    above = 1 + has_kwargs + (1 if NULL_FIRST else 0)
+    return [*insert_null(above), Instruction("CALL_FUNCTION_EX", int(has_kwargs))]
+
+
+def _compare_op(instruction, pool):
+    mask = COMPARE[instruction.argval] if PY312 else 0
+    return [Instruction("COMPARE_OP", dis.cmp_op.index(instruction.argval) << COMPARE_SHIFT | mask)]
+
+
+def _binary_op(instruction, pool):
+    return [Instruction("BINARY_OP", BINARY.index(instruction.argval))]
+
+
+def _unary_not(instruction, pool):
+    return [*([Instruction("TO_BOOL")] if PY313 else []), Instruction("UNARY_NOT")]
+
+
+def _make_function(instruction, pool):
+    flags = instruction.arg or 0
+    if not PY313:
+        return [Instruction("MAKE_FUNCTION", flags)]
+    attributes = [Instruction("SET_FUNCTION_ATTRIBUTE", bit) for bit in (8, 4, 2, 1) if flags & bit]
+    return [Instruction("MAKE_FUNCTION"), *attributes]
+
+
+def _format_value(instruction, pool):
+    conversion, has_specification = instruction.argval
+    if not PY313:
+        return [Instruction("FORMAT_VALUE", CONVERSIONS.index(conversion) | has_specification << 2)]
+    convert = [Instruction("CONVERT_VALUE", CONVERSIONS.index(conversion))] if conversion else []
+    if convert and has_specification:
+        convert = [Instruction("SWAP", 2), *convert, Instruction("SWAP", 2)]
+    return [*convert, Instruction("FORMAT_WITH_SPEC" if has_specification else "FORMAT_SIMPLE")]
+
+
+def _convert_value(instruction, pool):
+    return [Instruction("CONVERT_VALUE" if PY313 else "FORMAT_VALUE", CONVERSIONS.index(instruction.argval))]
+
+
+def _intrinsic(instruction, pool):
+    if not PY312:
+        return [Instruction(instruction.opname)]
+    if instruction.opname == "PREP_RERAISE_STAR":
+        return [Instruction("CALL_INTRINSIC_2", 1)]
+    return [Instruction("CALL_INTRINSIC_1", {name: n for n, name in INTRINSICS_1.items()}[instruction.opname])]
+
+
+TABLE = {
+    **dict.fromkeys((dis.opname[op] for op in dis.hasname), _name),
+    **dict.fromkeys((*INTRINSICS_1.values(), "PREP_RERAISE_STAR"), _intrinsic),
+    "LOAD_CONST": _load_const,
+    "LOAD_FAST": _load_fast,
+    "LOAD_CLOSURE": _load_closure,
+    "LOAD_SUPER_ATTR": _load_super_attr,
+    "CALL": _call,
+    "CALL_FUNCTION_EX": _call_function_ex,
+    "COMPARE_OP": _compare_op,
+    "BINARY_OP": _binary_op,
+    "UNARY_NOT": _unary_not,
+    "MAKE_FUNCTION": _make_function,
+    "FORMAT_VALUE": _format_value,
+    "CONVERT_VALUE": _convert_value,
+}
+
+
+# ---- jumps ----------------------------------------------------------------------------------------------------------
+def _pop_jump(instruction, backward, following):
+    test = instruction.opname.partition("_IF_")[2]
+    truth = [Instruction("TO_BOOL")] if PY313 and test in ("TRUE", "FALSE") else []
+    if not PY312:
+        return [Instruction(f"POP_JUMP_{'BACKWARD' if backward else 'FORWARD'}_IF_{test}", argval=instruction.argval)]
+    if not backward:
+        return [*truth, Instruction(f"POP_JUMP_IF_{test}", argval=instruction.argval)]
+    if following is None:
+        raise ValueError(f"{instruction} is the last instruction")
+    skip = Instruction(f"POP_JUMP_IF_{OPPOSITE[test]}", argval=following)
+    return [*truth, skip, Instruction("JUMP_BACKWARD", argval=instruction.argval)]
+
+
+def _jump(instruction, backward, following):
+    if instruction.opname == "JUMP":
+        return [Instruction("JUMP_BACKWARD" if backward else "JUMP_FORWARD", argval=instruction.argval)]
+    return _pop_jump(instruction, backward, following)
+
+
+def _landing(target, before):
+    """3.12 and later: an exhausted FOR_ITER jumps to an END_FOR, which it skips, so one has to stand before its target;
+    `before`, the instruction that would run into it, jumps over it."""
+    skip = [] if before is None or before.is_terminal else [Instruction("JUMP_FORWARD", argval=target)]
+    return [*skip, Instruction("END_FOR"), *([Instruction("POP_TOP")] if PY313 else [])]
+
+
+def lower(instructions, pool):
+    """Real instructions for normalised ones; targets move along to the first real instruction of what they became."""
+    pool.declare(instructions)
+    index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    loop_ends = {id(i.argval) for i in instructions if PY312 and i.opname == "FOR_ITER"}
+    out, first, landings = [], {}, {}
+    for k, instruction in enumerate(instructions):
+        new = []
+        if id(instruction) in loop_ends:
+            new = _landing(instruction, instructions[k - 1] if k else None)
+            landings[id(instruction)] = next(each for each in new if each.opname == "END_FOR")
+        landed = len(new)
+        if instruction.opname in NORMALISED_JUMPS:
+            following = instructions[k + 1] if k + 1 < len(instructions) else None
+            new += _jump(instruction, index.get(id(instruction.argval), k) <= k, following)
+        elif instruction.opname in TABLE:
+            new += TABLE[instruction.opname](instruction, pool)
+        else:
+            new.append(dataclasses.replace(instruction))
+        for each in new:
+            each.positions, each.exc, each.offset = instruction.positions, instruction.exc, instruction.offset
+        first[id(instruction)] = new[landed]
+        out += new
+    for each in out:
+        if each.is_jump:
+            places = landings if PY312 and each.opname == "FOR_ITER" else first
+            each.argval = places.get(id(each.argval), each.argval)
+        if each.exc is not None:
+            each.exc = dataclasses.replace(each.exc, target=first.get(id(each.exc.target), each.exc.target))
+    return out
