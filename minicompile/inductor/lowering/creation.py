@@ -1,0 +1,104 @@
+"""Tensors from nothing: constants and counters.  They cost no memory traffic, because every reader computes them anew.
+
+Goes in: numbers.  Comes out: a lazy `TensorValue` of constants or positions.
+Mirrors `full`, `iota` and `arange` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
+"""
+
+import torch
+
+from .. import ir
+from ..graph import TensorValue, current, size_of
+from .common import aten, fake, register_lowering
+
+
+def filled(value, like=None):
+    """A constant in the shape, dtype and device of the node's fake value."""
+    like = fake() if like is None else like
+    return TensorValue(
+        like.device, like.dtype, tuple(map(size_of, like.shape)), lambda position: ir.constant(value, like.dtype)
+    )
+
+
+@register_lowering(aten.full.default)
+def full(size, value, **kwargs):
+    return filled(value)
+
+
+@register_lowering(aten.full_like, aten.fill.Scalar)
+def full_like(x, value, **kwargs):
+    return filled(value)
+
+
+@register_lowering(aten.new_full)
+def new_full(x, size, value, **kwargs):
+    return filled(value)
+
+
+@register_lowering(aten.scalar_tensor)
+def scalar_tensor(value, **kwargs):
+    return filled(value)
+
+
+@register_lowering(
+    aten.zeros, aten.zeros_like, aten.new_zeros, aten.empty.memory_format, aten.empty_like, aten.empty_permuted,
+    aten.empty_strided, aten.new_empty, aten.new_empty_strided,
+)  # fmt: skip
+def zeros(*args, **kwargs):
+    """Uninitialised memory is made of zeros: any value will do, and a constant is free."""
+    return filled(0)
+
+
+@register_lowering(aten.ones, aten.ones_like, aten.new_ones)
+def ones(*args, **kwargs):
+    return filled(1)
+
+
+@register_lowering(aten.arange.start_step, aten.arange.start, aten.arange.default)
+def arange(start, end=None, step=1, **kwargs):
+    start = 0 if end is None else start
+    return counter(start, step, fake())
+
+
+def counter(start, step, like):
+    """start + step * i; eager computes floating counters in double."""
+
+    def inner(position):
+        (i,) = position
+        if not like.dtype.is_floating_point:
+            return ir.op("cast", ir.index_expr(i * step + start), dtype=like.dtype)
+        number = ir.op("cast", ir.index_expr(i), dtype=torch.float64)
+        scaled = ir.op("mul", ir.constant(step, torch.float64), number)
+        value = ir.op("add", ir.constant(start, torch.float64), scaled)
+        return ir.op("cast", value, dtype=like.dtype)
+
+    return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
+
+
+@register_lowering(torch.ops.prims.iota)
+def iota(length, *, start, step, dtype, device, requires_grad):
+    return counter(start, step, fake())
+
+
+@register_lowering(aten.eye)
+def eye(*args, **kwargs):
+    like = fake()
+
+    def inner(position):
+        return ir.op("cast", ir.op("eq", *(ir.index_expr(i) for i in position)), dtype=like.dtype)
+
+    return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
+
+
+@register_lowering(aten.sym_size.int)
+def sym_size(x, dim):
+    return x.size[dim]
+
+
+@register_lowering(aten.sym_numel)
+def sym_numel(x):
+    return ir.product(x.size)
+
+
+@register_lowering(aten.sym_stride.int, aten.sym_storage_offset)
+def sym_stride(x, *dim):
+    return size_of(current().node.meta["val"])

@@ -1,0 +1,26 @@
+"""Calls of ATen kernels that no loop of ours would beat: matrix products, convolutions, attention.
+
+Goes in: an operator's arguments.  Comes out: a `TensorValue` that reads the call's result.
+Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir.py`.  Taught in chapter 13.
+"""
+
+from ..graph import current
+from .common import LOWERINGS, aten
+
+EXTERN = """
+    mm addmm bmm baddbmm addbmm _addmm_activation _int_mm _scaled_mm _grouped_mm dot vdot mv addmv
+    convolution convolution_backward mkldnn_rnn_layer mkldnn_rnn_layer_backward
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
+    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward
+    _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward
+    _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
+"""
+
+
+def call(*args, **kwargs):
+    return current().extern(current().node.target, args, kwargs, "extern")
+
+
+for name in EXTERN.split():
+    if hasattr(aten, name):
+        LOWERINGS[getattr(aten, name)] = call

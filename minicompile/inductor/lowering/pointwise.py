@@ -1,0 +1,268 @@
+"""Elementwise operators: a table row each, and short functions where eager does something of its own.
+
+Goes in: `TensorValue`s and numbers.  Comes out: a lazy `TensorValue`.
+Mirrors `register_pointwise` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
+"""
+
+import math
+
+import torch
+
+from .. import ir
+from ..graph import TensorValue, current
+from .common import KIND, apply, aten, broadcast, cast, elementwise, fake, promote, register_lowering
+
+# ATen operator -> scalar operation, for those that compute and answer in the promoted dtype.
+SAME = """abs neg bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum fmax fmin remainder fmod relu sign
+hypot copysign nextafter sub.Tensor=sub"""
+# ... that turn integers into floats first.
+FLOAT = """sqrt rsqrt reciprocal sigmoid exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh
+acosh atanh erf erfc erfinv lgamma digamma atan2"""
+# ... whose answer is a bool.
+COMPARE = "eq ne lt le gt ge"
+# ... on truth values.
+LOGICAL = "logical_and logical_or logical_xor logical_not"
+# ... that leave integers alone.
+ROUND = "floor ceil trunc round.default=round"
+
+# Eager rounds a number to bfloat16/float16 before it adds it, but multiplies and divides by the number itself.
+EXACT_NUMBERS = {"cpu": ("mul", "truediv", "floordiv"), "cuda": ("mul", "truediv", "floordiv", "add", "sub")}
+
+
+def _targets(name):
+    packet = getattr(aten, name.split(".")[0])
+    return [getattr(packet, name.split(".")[1])] if "." in name else [packet]
+
+
+def binary(name, *operands, kind=KIND.DEFAULT):
+    """A scalar operation in eager's type, with eager's rounding of numbers beside half tensors."""
+    dtype = promote(*operands, kind=kind)
+    if dtype in ir.HALF and name in EXACT_NUMBERS.get(fake().device.type, ()):
+        if any(not isinstance(x, TensorValue) or x.ndim == 0 for x in operands):
+            halves = [cast(x, dtype) if isinstance(x, TensorValue) and x.ndim else x for x in operands]
+            return cast(apply(name, *halves, dtype=torch.float32), dtype)
+    return apply(name, *operands, dtype=dtype)
+
+
+def _register_table():
+    def rule(name, how):
+        return lambda *operands, **kwargs: how(name, *operands, **kwargs)
+
+    def rounding(name, x):
+        return apply(name, x) if x.dtype.is_floating_point else copy_of(x)
+
+    kinds = {
+        SAME: binary,
+        FLOAT: lambda name, *x: binary(name, *x, kind=KIND.INT_TO_FLOAT),
+        COMPARE: binary,
+        LOGICAL: lambda name, *x: apply(name, *x, dtype=torch.bool),
+        ROUND: rounding,
+    }
+    for names, how in kinds.items():
+        for entry in names.split():
+            target, _, name = entry.partition("=")
+            register_lowering(*_targets(target))(rule(name or target, how))
+
+
+_register_table()
+
+
+def copy_of(x):
+    """The same elements in memory of their own."""
+    return TensorValue(x.device, x.dtype, x.size, x.load)
+
+
+@register_lowering(aten.add)
+def add(a, b, alpha=1):
+    return _add("add", a, b, alpha)
+
+
+@register_lowering(aten.sub)
+def sub(a, b, alpha=1):
+    return _add("sub", a, b, alpha)
+
+
+def _add(name, a, b, alpha):
+    dtype = promote(a, b)
+    if dtype == torch.bool and name == "add":
+        return apply("logical_or", a, b, dtype=dtype)
+    if alpha != 1:
+        b = apply("mul", b, alpha, dtype=dtype) if isinstance(b, TensorValue) else b * alpha
+    return binary(name, a, b)
+
+
+@register_lowering(aten.mul)
+def mul(a, b):
+    if promote(a, b) == torch.bool:
+        return apply("logical_and", a, b, dtype=torch.bool)
+    return binary("mul", a, b)
+
+
+@register_lowering(aten.div, aten.true_divide)
+def div(a, b, rounding_mode=None):
+    if rounding_mode is None:
+        return binary("truediv", a, b, kind=KIND.INT_TO_FLOAT)
+    return binary({"floor": "floordiv", "trunc": "truncdiv"}[rounding_mode], a, b)
+
+
+@register_lowering(aten.square)
+def square(x):
+    return apply("mul", x, x)
+
+
+@register_lowering(aten.sgn)
+def sgn(x):
+    return apply("sign", x)
+
+
+@register_lowering(aten.signbit)
+def signbit(x):
+    return apply("signbit" if x.dtype.is_floating_point else "lt", x, *(() if x.dtype.is_floating_point else (0,)))
+
+
+@register_lowering(aten.isnan, aten.isinf)
+def is_special(x):
+    if not x.dtype.is_floating_point:
+        return elementwise(lambda e: ir.constant(False, torch.bool), [x], None)
+    return apply(current().node.target.overloadpacket.__name__, x)
+
+
+@register_lowering(aten.bitwise_left_shift, aten.__lshift__)
+def left_shift(a, b):
+    return apply("left_shift", a, b)
+
+
+@register_lowering(aten.bitwise_right_shift, aten.__rshift__)
+def right_shift(a, b):
+    return apply("right_shift", a, b)
+
+
+@register_lowering(aten.pow)
+def pow_(base, exponent):
+    """Eager computes small constant exponents by multiplication and roots."""
+    dtype = promote(base, exponent, kind=KIND.BOOL_TO_LONG)
+    if not isinstance(base, TensorValue):
+        if base == 1:
+            return elementwise(lambda e: ir.constant(1, dtype), [exponent], dtype)
+        if base == 2 and dtype.is_floating_point:
+            return apply("exp2", exponent, dtype=dtype)
+    if isinstance(exponent, TensorValue):
+        return apply("pow", base, exponent, dtype=dtype)
+    powers = {
+        0: lambda x: ir.constant(1, dtype),
+        1: lambda x: x,
+        2: lambda x: ir.op("mul", x, x),
+        3: lambda x: ir.op("mul", ir.op("mul", x, x), x),
+        0.5: lambda x: ir.op("sqrt", x),
+        -0.5: lambda x: ir.op("rsqrt", x),
+        -1: lambda x: ir.op("reciprocal", x),
+        -2: lambda x: ir.op("reciprocal", ir.op("mul", x, x)),
+    }
+    if exponent in powers and (dtype.is_floating_point or exponent in (0, 1, 2, 3)):
+        return elementwise(powers[exponent], [base], dtype)
+    if not dtype.is_floating_point and exponent < 0:
+        return NotImplemented  # eager raises
+    return apply("pow", base, exponent, dtype=dtype)
+
+
+def clamp_expr(x, low, high):
+    """A NaN in x stays; low > high gives high."""
+    x = x if low is None else ir.op("maximum", x, low)
+    return x if high is None else ir.op("minimum", x, high)
+
+
+@register_lowering(aten.clamp)
+def clamp(x, min=None, max=None):
+    dtype = promote(x, min, max)
+    given = [b for b in (min, max) if b is not None]
+
+    def function(value, *bounds):
+        bounds = iter(bounds)
+        return clamp_expr(value, next(bounds) if min is not None else None, next(bounds) if max is not None else None)
+
+    return elementwise(function, [x, *given], dtype)
+
+
+@register_lowering(aten.clamp_min)
+def clamp_min(x, min):
+    return clamp(x, min)
+
+
+@register_lowering(aten.clamp_max)
+def clamp_max(x, max):
+    return clamp(x, None, max)
+
+
+@register_lowering(aten.where)
+def where(condition, a, b):
+    dtype = promote(a, b)
+    condition = cast(condition, torch.bool)
+    first, second = (cast(x, dtype) if isinstance(x, TensorValue) else x for x in (a, b))
+
+    def pick(c, *values):
+        values = iter(values)
+        exprs = [next(values) if isinstance(x, TensorValue) else ir.constant(x, dtype) for x in (first, second)]
+        return ir.op("where", c, *exprs)
+
+    tensors = [x for x in (first, second) if isinstance(x, TensorValue)]
+    return elementwise(pick, [condition, *tensors], None, device=fake().device)
+
+
+@register_lowering(aten.masked_fill)
+def masked_fill(x, mask, value):
+    value = cast(value, x.dtype) if isinstance(value, TensorValue) else value
+    fill = value if isinstance(value, TensorValue) else None
+
+    def pick(m, e, *rest):
+        return ir.op("where", m, *(rest or (ir.constant(value, x.dtype),)), e)
+
+    return elementwise(pick, [mask, x, *([fill] if fill else [])], None, device=fake().device)
+
+
+@register_lowering(aten._to_copy)
+def to_copy(x, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    if torch.device(device or x.device) != x.device:
+        return NotImplemented
+    return copy_of(cast(x, dtype or x.dtype))
+
+
+@register_lowering(torch.ops.prims.convert_element_type)
+def convert_element_type(x, dtype):
+    return copy_of(cast(x, dtype))
+
+
+@register_lowering(aten.clone, aten.lift_fresh_copy, aten.contiguous, aten.alias_copy)
+def clone(x, memory_format=None):
+    return copy_of(x)
+
+
+@register_lowering(aten.copy)
+def copy(x, source, non_blocking=False):
+    if source.device != x.device and source.ndim:
+        return NotImplemented
+    result = elementwise(lambda e: e, [source], x.dtype, device=x.device)
+    return copy_of(broadcast(result, x.size))
+
+
+@register_lowering(aten.leaky_relu)
+def leaky_relu(x, negative_slope=0.01):
+    """Eager's compares and multiplies in opmath."""
+    dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
+
+    def function(e):
+        slope = ir.op("mul", e, ir.constant(negative_slope, dtype))
+        return ir.op("where", ir.op("gt", e, ir.constant(0, dtype)), e, slope)
+
+    return cast(elementwise(function, [x], dtype), x.dtype)
+
+
+@register_lowering(aten.angle)
+def angle(x):
+    dtype = promote(x, kind=KIND.INT_TO_FLOAT)
+
+    def function(e):
+        zero, pi = ir.constant(0, dtype), ir.constant(math.pi, dtype)
+        value = ir.op("where", ir.op("lt", e, zero), pi, zero)
+        return ir.op("where", ir.op("isnan", e), e, value)
+
+    return elementwise(function, [x], dtype)

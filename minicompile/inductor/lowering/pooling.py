@@ -1,0 +1,1 @@
+"""Windows over images: pooling and nearest-neighbour resizing."""

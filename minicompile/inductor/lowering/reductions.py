@@ -1,0 +1,123 @@
+"""Reductions: sum, mean, extremes and where they are, truth, products; and scans (cumsum and its kin).
+
+Goes in: a `TensorValue` and dimensions.  Comes out: one that reads a `Reduction` (or `Scan`) buffer, with or without the
+reduced dimensions.  Half sums accumulate in float32, which is why they are cast before and after.
+Mirrors `make_reduction` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
+"""
+
+import torch
+
+from .. import ir
+from ..graph import current
+from .common import aten, canonical_dims, cast, elementwise, fake, keepdim_size, register_lowering
+from .creation import filled
+from .pointwise import copy_of
+
+
+def reduce(x, dims, kind, keepdim=False):
+    """x reduced over canonical `dims`; a reduction over nothing is the value itself."""
+    if not dims:
+        if kind in ("argmax", "argmin"):
+            return filled(0)
+        return copy_of(x)
+    result = current().reduction(x, dims, kind)
+    if not keepdim:
+        return result
+    return result.view(
+        keepdim_size(x, dims), lambda position: tuple(i for d, i in enumerate(position) if d not in dims)
+    )
+
+
+def accumulate_dtype(dtype):
+    """Half sums are kept in float32."""
+    return torch.float32 if dtype in ir.HALF else dtype
+
+
+@register_lowering(aten.sum)
+def sum_(x, dims=None, keepdim=False, dtype=None):
+    dtype = fake().dtype
+    if dtype == torch.bool:
+        return NotImplemented
+    inner = accumulate_dtype(dtype)
+    return cast(reduce(cast(cast(x, dtype), inner), canonical_dims(x, dims), "sum", keepdim), dtype)
+
+
+@register_lowering(aten.mean)
+def mean(x, dims=None, keepdim=False, dtype=None):
+    dtype = fake().dtype
+    inner = accumulate_dtype(dtype)
+    dims = canonical_dims(x, dims)
+    total = reduce(cast(cast(x, dtype), inner), dims, "sum", keepdim)
+    count = ir.product(x.size[d] for d in dims)
+    return cast(elementwise(lambda e: ir.op("truediv", e, ir.constant(count, inner)), [total], inner), dtype)
+
+
+@register_lowering(aten.prod)
+def prod(x, dims=None, keepdim=False, dtype=None):
+    dtype = fake().dtype
+    inner = accumulate_dtype(dtype)
+    return cast(reduce(cast(cast(x, dtype), inner), canonical_dims(x, dims), "prod", keepdim), dtype)
+
+
+@register_lowering(aten.amax, aten.amin)
+def extreme(x, dims=(), keepdim=False):
+    kind = "max" if current().node.target.overloadpacket is aten.amax else "min"
+    return reduce(x, canonical_dims(x, dims), kind, keepdim)
+
+
+@register_lowering(aten.any, aten.all)
+def truth(x, dims=None, keepdim=False):
+    kind = "any" if current().node.target.overloadpacket is aten.any else "all"
+    dims = [] if dims == [] else canonical_dims(x, dims)
+    return cast(reduce(cast(x, torch.bool), dims, kind, keepdim), fake().dtype)  # uint8 answers in uint8
+
+
+@register_lowering(aten.argmax, aten.argmin)
+def arg_extreme(x, dim=None, keepdim=False):
+    kind = "argmax" if current().node.target.overloadpacket is aten.argmax else "argmin"
+    return reduce(x, canonical_dims(x, dim), kind, keepdim)
+
+
+@register_lowering(aten.max.dim, aten.min.dim)
+def extreme_dim(x, dim, keepdim=False):
+    name = current().node.target.overloadpacket.__name__
+    dims = canonical_dims(x, dim)
+    if not dims:
+        return [copy_of(x), filled(0, fake()[1])]
+    return [reduce(x, dims, name, keepdim), reduce(x, dims, f"arg{name}", keepdim)]
+
+
+@register_lowering(aten.max.default, aten.min.default)
+def extreme_all(x):
+    return reduce(x, canonical_dims(x, None), current().node.target.overloadpacket.__name__)
+
+
+@register_lowering(aten.count_nonzero)
+def count_nonzero(x, dims=None):
+    return reduce(cast(cast(x, torch.bool), torch.int64), canonical_dims(x, dims), "sum")
+
+
+def scan(x, dim, kind, dtype, inner):
+    """A running reduction along one dimension, in `inner`; eager's CPU kernels keep float32 sums in double."""
+    if x.ndim == 0:
+        return copy_of(cast(x, dtype))
+    if 0 in x.size:
+        return filled(0)
+    typed = cast(cast(x, dtype), inner)
+    variables = ir.loop_vars(x.size)
+    layout = ir.Layout.contiguous(x.device, inner, x.size)
+    body = typed.body(variables)
+    return copy_of(cast(current().add_buffer(layout, ir.Scan(variables, dim % x.ndim, kind, body)), dtype))
+
+
+def scan_dtype(dtype, device):
+    if not dtype.is_floating_point:
+        return dtype
+    return torch.float64 if device.type == "cpu" else accumulate_dtype(dtype)
+
+
+@register_lowering(aten.cumsum, aten.cumprod)
+def cumulative(x, dim, dtype=None):
+    kind = "sum" if current().node.target.overloadpacket is aten.cumsum else "prod"
+    dtype = fake().dtype
+    return scan(x, dim, kind, dtype, scan_dtype(dtype, x.device))
