@@ -51,8 +51,6 @@ from .bytecode_versions import CallArguments, ExceptionHandler, Instruction
 
 __all__ = ["CallArguments", "ExceptionHandler", "Instruction", "assemble", "decode", "slot_keys"]
 
-NO_POSITION = (None, None, None, None)
-
 
 def slot_keys(varnames, cellvars, freevars):
     """The keys of a frame's local slots, in CPython's order: locals, cells that are no arguments, free variables."""
