@@ -1,0 +1,186 @@
+"""Objects of user classes that derive from list, dict, tuple, str, int, ...: a builtin's contents plus attributes.
+
+Goes in: such an object, existing or made by `base.__new__`.  Comes out: the attribute protocol of objects.py, where a
+method written in C works on `base`, the tracker of the contents alone.  Hugging Face's ModelOutput (an OrderedDict and
+a dataclass) is one.  Mirrors UserDefinedDictVariable and its like in `torch/_dynamo/variables/user_defined.py`.
+Taught in chapter 06.
+"""
+
+import collections
+
+from ..builder import wraps_if
+from ..source import CallSource, ItemSource
+from .base import unsupported
+from .constant import ConstantVariable
+from .descriptors import can_change, type_lookup
+from .objects import UserDefinedObjectVariable, placed
+
+SEQUENCES = (list, tuple, collections.deque)
+MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+SETS = (set, frozenset)
+SCALARS = {int: int.__int__, float: float.__float__, str: str.__str__}  # each gives the plain value
+BASES = (*SEQUENCES, *MAPPINGS, *SETS, *SCALARS)
+IMMUTABLE = (tuple, frozenset, *SCALARS)
+
+
+def builtin_base(cls):
+    """The class written in C whose contents the objects have, or None."""
+    return next((base for base in cls.__mro__ if base in BASES), None)
+
+
+class BuiltinSubclassVariable(UserDefinedObjectVariable):
+    """`base`: the tracker of the contents; its source is the object's own, so that its changes are replayed there."""
+
+    def __init__(self, cls, base_type, base=None, value=None, source=None):
+        super().__init__(cls, value, source)
+        self.base_type, self.contents = base_type, base
+
+    def base(self, tx):
+        """The contents; those of an existing mapping or set are read when somebody asks."""
+        if self.contents is None:
+            self.contents = read_contents(tx, self)
+            self.contents.source = self.source
+            if self.base_type in MAPPINGS:
+                self.contents.original = dict(self.contents.items)  # what replay compares with
+        return self.contents
+
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        owner, name = descriptor.__objclass__, descriptor.__name__
+        if owner is object or not issubclass(self.base_type, owner):
+            return super().call_descriptor(tx, descriptor, args, kwargs)
+        base = self.base(tx)
+        if name == "__init__":
+            return self.c_init(tx, base, args, kwargs)
+        if name in ("__setattr__", "__getattribute__", "__delattr__"):
+            return super().call_descriptor(tx, getattr(object, name), args, kwargs)
+        if name == "__repr__" and not base.is_python_constant():
+            unsupported("text of a container", f"repr() of {self!r}")
+        result = base.call_method(tx, name, list(args), kwargs)
+        return self if result is base else result
+
+    def c_init(self, tx, base, args, kwargs):
+        """`dict.__init__(self, ...)` and its like: the contents anew."""
+        if self.base_type in IMMUTABLE:
+            return tx.build(None)
+        if self.base_type is collections.defaultdict:
+            unsupported("subclass of defaultdict", f"making a {self.cls.__name__} during capture")
+        if self.base_type in (list, set, collections.deque):
+            base.call_method(tx, "clear", [], {})
+        if args or kwargs:
+            name = "extend" if self.base_type in SEQUENCES else "update"
+            base.call_method(tx, name, list(args), kwargs)
+        return tx.build(None)
+
+    def c_attribute(self, tx, found):
+        if found.owner in BASES and found.name not in ("__class__", "__dict__"):
+            return self.base(tx).var_getattr(tx, found.name)
+        return super().c_attribute(tx, found)
+
+    def overrides(self, *names):
+        """Whether a class written in Python defines one of these methods."""
+        return any(can_change(found.owner) for found in (type_lookup(self.cls, name) for name in names) if found)
+
+    def unpack(self, tx):
+        return super().unpack(tx) if self.overrides("__iter__") else self.base(tx).unpack(tx)
+
+    def key(self):
+        if self.contents is None or self.overrides("__eq__", "__hash__"):
+            return super().key()
+        return self.contents.key()
+
+    def as_proxy(self):
+        if self.contents is None:
+            return super().as_proxy()
+        return self.contents.as_proxy()
+
+    # --- how to have it again -----------------------------------------------------------------------
+    def reconstruct(self, codegen):
+        codegen.push_function(self.base_type.__new__)
+        codegen.load_const(self.cls)
+        if self.base_type in IMMUTABLE:
+            codegen(self.contents)
+        codegen.call_function(2 if self.base_type in IMMUTABLE else 1)
+
+    def fill(self, codegen):
+        """The contents of a mutable object that capture made."""
+        if self.base_type not in IMMUTABLE:
+            codegen.temporaries[self.contents] = codegen.temporaries[self]  # they are one object at run time
+            self.contents.replay(codegen)
+
+    def children(self):
+        return self.contents.children() if self.contents is not None else ()
+
+
+def new(tx, base_type, cls, args, kwargs):
+    """`base_type.__new__(cls, *args, **kwargs)`; the arguments of mutable types are for `__init__`."""
+    from .tuples import NamedTupleVariable, is_named_tuple_class
+
+    if cls is base_type:
+        return tx.build(cls).call_function(tx, args, kwargs)
+    base_type = builtin_base(cls)
+    if base_type not in IMMUTABLE:
+        contents = tx.build(base_type())
+    elif is_named_tuple_class(cls):
+        return NamedTupleVariable(args[0].unpack(tx) if args else [], cls)
+    else:
+        contents = tx.call(base_type, *args)
+    instance = BuiltinSubclassVariable(cls, base_type, contents)
+    tx.side_effects.new_object(instance)
+    return instance
+
+
+def read_contents(tx, instance):
+    """The contents of an existing mapping or set, element by element, guarded by their keys."""
+    value, source = instance.value, instance.source
+    if instance.overrides("__iter__", "__len__", "__getitem__", "keys", "values", "items"):
+        source = CallSource(source, plain_copy)
+    if instance.base_type in SETS:
+        return tx.output.wrap(plain_copy(value), CallSource(instance.source, plain_copy)).realize()
+    contents = tx.build(instance.base_type())
+    tx.guard("keys", source, list(plain_copy(value)))
+    for key, item in plain_copy(value).items():
+        item = tx.output.lazy(item, ItemSource(source, key))
+        contents.call_method(tx, "__setitem__", [tx.build(key), item], {})
+    return contents
+
+
+def plain_copy(value):
+    """The contents as a plain builtin; no method of the subclass runs."""
+    if isinstance(value, collections.OrderedDict):
+        return dict(collections.OrderedDict.items(value))
+    if isinstance(value, dict):
+        return dict(dict.items(value))
+    if isinstance(value, tuple):
+        return tuple.__getitem__(value, slice(None))
+    base = next(base for base in (list, collections.deque, set, frozenset) if isinstance(value, base))
+    return base(base.__iter__(value))
+
+
+def wrap_contents(output, value, base_type, source):
+    """The contents of an existing sequence or scalar."""
+    if base_type in SCALARS:
+        plain = SCALARS[base_type]
+        output.guard("equals", source and CallSource(source, plain), plain(value))
+        return ConstantVariable(plain(value), None)
+    if base_type not in SEQUENCES:
+        return None
+    items = plain_copy(value)
+    if any(can_change(type_lookup(type(value), name).owner) for name in ("__getitem__", "__len__")):
+        source = source and CallSource(source, plain_copy)
+    output.guard("length", source, len(items))
+    items = [output.lazy(item, source and ItemSource(source, index)) for index, item in enumerate(items)]
+    from .containers import DequeVariable, ListVariable
+    from .tuples import TupleVariable
+
+    return {list: ListVariable, tuple: TupleVariable, collections.deque: DequeVariable}[base_type](items)
+
+
+@wraps_if(lambda value: builtin_base(type(value)) is not None and type(value) not in BASES, order=70)
+def wrap_builtin_subclass(output, value, source):
+    cls = type(value)
+    output.guard("type", source, cls)
+    base_type = builtin_base(cls)
+    contents = wrap_contents(output, value, base_type, source)
+    if contents is not None and base_type not in IMMUTABLE:
+        contents.source = source
+    return BuiltinSubclassVariable(cls, base_type, contents, value, placed(value, source))

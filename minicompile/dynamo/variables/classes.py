@@ -1,0 +1,294 @@
+"""Classes: reading their attributes, making objects, and `super`.
+
+Goes in: a class that capture met.  Comes out: attributes by the metaclass protocol, new objects by `type.__call__`
+(`__new__`, then `__init__`, both inlined where they are written in Python).
+Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Taught in chapter 06.
+"""
+
+import enum
+import types
+
+from ..builder import wraps_if
+from ..source import ConstantSource
+from . import descriptors
+from .base import VariableTracker, unsupported
+from .descriptors import class_lookup, descriptor_get, type_lookup
+
+C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+
+
+class UserDefinedClassVariable(VariableTracker):
+    """`value`: the class."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def __repr__(self):
+        return f"UserDefinedClassVariable({self.value.__qualname__})"
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+    def is_enum(self):
+        return isinstance(self.value, enum.EnumMeta)
+
+    def canonical(self, tx):
+        """The one tracker of this class that side effects are recorded for."""
+        return tx.output.known(self.value) or tx.output.remember(self.value, self)
+
+    # --- attributes ---------------------------------------------------------------------------------
+    def var_getattr(self, tx, name):
+        cls = self.value
+        meta = class_lookup(tx, type(cls), name)
+        if meta is not None and descriptors.is_data_descriptor(meta.attribute):
+            return descriptor_get(tx, meta, self)
+        found = class_lookup(tx, cls, name)
+        if found is not None:
+            return descriptor_get(tx, found, None)
+        if meta is not None:
+            return descriptor_get(tx, meta, self)
+        fallback = class_lookup(tx, type(cls), "__getattr__")
+        if fallback is not None:
+            return descriptor_get(tx, fallback, self).call_function(tx, [tx.build(name)], {})
+        if descriptors.can_change(cls):
+            tx.guard("class_lacks", ConstantSource(cls, cls.__qualname__), name)
+        tx.raise_observed(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+
+    def c_attribute(self, tx, found):
+        """`__name__`, `__mro__`, `__doc__`, ... of `type`; slots of a metaclass."""
+        from .dicts import MappingProxyVariable
+
+        if found.name == "__dict__":
+            names = [name for name in self.value.__dict__ if name not in ("__dict__", "__weakref__")]
+            return MappingProxyVariable(self.namespace(tx, names))
+        return tx.build(getattr(self.value, found.name))
+
+    def namespace(self, tx, names):
+        """A dict with the contents of the class's own `__dict__`."""
+        result = tx.build({})
+        for name in names:
+            found = descriptors.Found(self.value, name, self.value, self.value.__dict__[name])
+            value = descriptors.value_at(tx, found.attribute, descriptors.class_source(found))
+            result.call_method(tx, "__setitem__", [tx.build(name), value], {})
+        return result
+
+    def var_setattr(self, tx, name, value):
+        hook = class_lookup(tx, type(self.value), "__setattr__")
+        if not isinstance(hook.attribute, C_FUNCTIONS):
+            descriptor_get(tx, hook, self).call_function(tx, [tx.build(name), value], {})
+            return
+        self.store(tx, name, value)
+
+    def store(self, tx, name, value):
+        if not descriptors.can_change(self.value):
+            message = f"cannot set '{name}' attribute of immutable type '{self.value.__name__}'"
+            tx.raise_observed(TypeError, message)
+        if type_lookup(type(self.value), name) is not None or (name.startswith("__") and name.endswith("__")):
+            unsupported("class attribute write", f"setting `{name}` of {self!r}")
+        tx.side_effects.store_attr(self.canonical(tx), name, value)
+
+    def var_delattr(self, tx, name):
+        unsupported("class attribute deleted", f"deleting `{name}` of {self!r}")
+
+    # --- methods of the metaclass -------------------------------------------------------------------
+    def call_method(self, tx, name, args, kwargs):
+        if self.is_enum() and hasattr(type(self.value), name) and tx.can_fold(self, args, kwargs):
+            return tx.fold(getattr(type(self.value), name), [self, *args], kwargs)
+        if name.startswith("__") and name.endswith("__"):
+            found = class_lookup(tx, type(self.value), name)
+            if found is not None:
+                return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
+            if name == "__getitem__" and hasattr(self.value, "__class_getitem__"):
+                return tx.fold(self.value.__class_getitem__, args, kwargs)
+        return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
+
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        """A method of `type` (or `object`) written in C, on this class."""
+        handler = TYPE_METHODS.get(descriptor.__name__)
+        if handler is None:
+            if tx.can_fold(self, args, kwargs):
+                return tx.fold(descriptor, [self, *args], kwargs)
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self!r}")
+        return handler(self, tx, args, kwargs)
+
+    def type_setattr(self, tx, args, kwargs):
+        self.store(tx, args[0].as_python_constant(), args[1])
+        return tx.build(None)
+
+    def type_eq(self, tx, args, kwargs):
+        other = args[0].realize()
+        same = other.is_python_constant() and other.as_python_constant() is self.value
+        return tx.build(True if same else NotImplemented)
+
+    def truth(self, tx):
+        return True if not self.is_enum() else bool(self.value)
+
+    def iterate(self, tx):
+        return tx.build_list(self.unpack(tx)).iterate(tx) if self.is_enum() else self.iterate_by_method(tx)
+
+    def iterate_by_method(self, tx):
+        found = class_lookup(tx, type(self.value), "__iter__")
+        if found is None:
+            tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        return descriptor_get(tx, found, self).call_function(tx, [], {}).realize()
+
+    def unpack(self, tx):
+        return [tx.build(member) for member in self.value] if self.is_enum() else super().unpack(tx)
+
+    # --- making objects -----------------------------------------------------------------------------
+    def call_function(self, tx, args, kwargs):
+        if self.is_enum() and tx.can_fold(self, args, kwargs):
+            return tx.fold(self.value, args, kwargs)
+        if self.value is super:
+            return make_super(tx, *args)
+        found = class_lookup(tx, type(self.value), "__call__")
+        if not isinstance(found.attribute, C_FUNCTIONS):
+            return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
+        return self.construct(tx, args, kwargs)
+
+    def construct(self, tx, args, kwargs):
+        """`type.__call__(cls, *args, **kwargs)`."""
+        new = class_lookup(tx, self.value, "__new__")
+        instance = descriptor_get(tx, new, None).call_function(tx, [self, *args], kwargs).realize()
+        cls = instance.python_type()
+        if issubclass(cls, self.value):
+            init = class_lookup(tx, cls, "__init__")
+            result = descriptor_get(tx, init, instance).call_function(tx, list(args), kwargs).realize()
+            if not result.is_python_constant() or result.as_python_constant() is not None:
+                message = f"__init__() should return None, not '{result.python_type().__name__}'"
+                tx.raise_observed(TypeError, message)
+        return instance
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+
+TYPE_METHODS = {
+    "__call__": UserDefinedClassVariable.construct,
+    "__setattr__": UserDefinedClassVariable.type_setattr,
+    "__getattribute__": lambda self, tx, args, kwargs: self.var_getattr(tx, args[0].as_python_constant()),
+    "__eq__": UserDefinedClassVariable.type_eq,
+    "__init__": lambda self, tx, args, kwargs: tx.build(None),
+}
+
+
+@wraps_if(lambda value: value is super, order=5)
+@wraps_if(lambda value: isinstance(value, type), order=90)
+def wrap_class(output, value, source):
+    output.guard("is", source, value)
+    return UserDefinedClassVariable(value, source)
+
+
+class NewVariable(VariableTracker):
+    """`X.__new__` of a class written in C, such as `object.__new__` or `tuple.__new__`."""
+
+    def __init__(self, function, source=None):
+        super().__init__(source)
+        self.function = function
+
+    def python_type(self):
+        return types.BuiltinFunctionType
+
+    def as_python_constant(self):
+        return self.function
+
+    def call_function(self, tx, args, kwargs):
+        cls = args[0].as_python_constant()
+        return new_object(tx, self.function.__self__, cls, list(args[1:]), kwargs)
+
+
+@wraps_if(
+    lambda value: (
+        isinstance(value, types.BuiltinFunctionType)
+        and isinstance(value.__self__, type)
+        and value.__name__ == "__new__"
+    ),
+    order=10,
+)
+def wrap_new(output, value, source):
+    output.guard("is", source, value)
+    return NewVariable(value, source)
+
+
+def new_object(tx, base, cls, args, kwargs):
+    """`base.__new__(cls, *args, **kwargs)` for a `base` written in C: an object without attributes yet."""
+    from . import builtin_subclasses, exceptions
+
+    if base is object:
+        return new_plain_object(tx, cls, args, kwargs)
+    if issubclass(base, BaseException):
+        return exceptions.new_exception(tx, cls, args)
+    if base in builtin_subclasses.BASES:
+        return builtin_subclasses.new(tx, base, cls, args, kwargs)
+    unsupported("class written in C", f"making a {cls.__name__} calls `{base.__name__}.__new__`, which is written in C")
+
+
+def new_plain_object(tx, cls, args, kwargs):
+    from .modules import NNModuleVariable, nn
+    from .objects import UserDefinedObjectVariable
+
+    if args or kwargs:
+        new, init = type_lookup(cls, "__new__"), type_lookup(cls, "__init__")
+        if new.owner is not object or init.owner is object:
+            message = f"{cls.__name__}() takes no arguments"
+            if new.owner is not object:
+                message = "object.__new__() takes exactly one argument (the type to instantiate)"
+            tx.raise_observed(TypeError, message)
+    if cls.__flags__ & IS_ABSTRACT:
+        try:
+            object.__new__(cls)
+        except TypeError as error:
+            tx.raise_observed(TypeError, *error.args)
+    if type_lookup(cls, "__del__") is not None:
+        unsupported("object with a finalizer", f"{cls.__name__} defines __del__, which runs when an object dies")
+    instance = (NNModuleVariable if issubclass(cls, nn.Module) else UserDefinedObjectVariable)(cls)
+    tx.side_effects.new_object(instance)
+    return instance
+
+
+IS_ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
+
+
+# --- super ------------------------------------------------------------------------------------------
+class SuperVariable(VariableTracker):
+    """`super(cls, instance)`: attributes from the classes behind `cls` in the MRO."""
+
+    def __init__(self, cls, instance):
+        super().__init__()
+        self.cls, self.instance = cls, instance
+
+    def python_type(self):
+        return super
+
+    def var_getattr(self, tx, name):
+        instance, start = self.instance, self.instance.python_type()
+        if not issubclass(start, self.cls):  # `super(C, cls)` in a class method or in `__new__`
+            instance, start = None, self.instance.as_python_constant()
+        found = class_lookup(tx, start, name, after=self.cls) if name != "__class__" else None
+        if found is None:
+            tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
+        return descriptor_get(tx, found, instance)
+
+    def call_method(self, tx, name, args, kwargs):
+        return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(super), [lambda: codegen.load_const(self.cls), self.instance])
+
+    def children(self):
+        return (self.instance,)
+
+
+def make_super(tx, *args):
+    """`super()` or `super(cls, instance)`."""
+    if not args:
+        first = tx.code.co_varnames[0]
+        args = tx.cells["__class__"].load(tx), tx.locals[first] if first in tx.locals else tx.cells[first].load(tx)
+    if len(args) != 2:
+        unsupported("unbound super", "`super(cls)` with one argument")
+    cls, instance = args[0].realize(), args[1].realize()
+    return SuperVariable(cls.as_python_constant(), instance)

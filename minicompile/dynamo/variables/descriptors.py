@@ -1,0 +1,222 @@
+"""Attribute lookup on classes and the descriptor protocol, as CPython's `type_getattro` and friends do it.
+
+Goes in: a class, a name, and what the class lookup found.  Comes out: the tracker that `__get__` would give (functions
+bound, property getters inlined, slots read), and writes and deletes sent to `__set__` and `__delete__`.
+Mirrors parts of `torch/_dynamo/variables/user_defined.py`.  Taught in chapter 06.
+
+The lookup runs no user code.  What it finds on a class that can change is guarded once for all instances, through a
+source that starts at the class: `Layer.forward.__code__ is ...`.
+"""
+
+import collections
+import functools
+import types
+
+from ..source import AttrSource, ConstantSource, ItemSource
+from .base import VariableTracker, unsupported
+
+_mro_of = type.__dict__["__mro__"].__get__
+_dict_of = type.__dict__["__dict__"].__get__
+HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_*
+
+# owner: the class whose dict holds `attribute`; cls: the class the search began at
+Found = collections.namedtuple("Found", "cls name owner attribute")
+
+
+def type_lookup(cls, name, after=None):
+    """CPython's `_PyType_Lookup`: a Found, or None.  after: begin behind this class of the MRO (`super`)."""
+    mro = _mro_of(cls)
+    if after is not None:
+        mro = mro[mro.index(after) + 1 :]
+    for owner in mro:
+        namespace = _dict_of(owner)
+        if name in namespace:
+            return Found(cls, name, owner, namespace[name])
+    return None
+
+
+def class_lookup(tx, cls, name, after=None):
+    """`type_lookup` that also sees attributes which the captured program wrote to classes (then a tracker)."""
+    found = type_lookup(cls, name, after)
+    effects = tx.side_effects
+    for owner in _mro_of(cls):
+        tracker = tx.output.known(owner)
+        pending = effects.load_attr(tracker, name) if tracker is not None else None
+        if pending is effects.DELETED:
+            unsupported("class attribute deleted", f"`{owner.__name__}.{name}` is read after it was deleted")
+        if pending is not None:
+            if pending.realize().python_type() is types.FunctionType:
+                unsupported("method replaced during capture", f"`{owner.__name__}.{name}` is set and used")
+            return Found(cls, name, owner, pending)
+        if found is not None and owner is found.owner:
+            break
+    return found
+
+
+def can_change(cls):
+    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+
+
+def class_source(found):
+    """Where to read the attribute again; None on a builtin class.  Plain `C.name` where that gives it unbound."""
+    if not can_change(found.cls):
+        return None
+    plain = isinstance(found.attribute, (types.FunctionType, property, staticmethod, classmethod))
+    plain = plain or type_lookup(type(found.attribute), "__get__") is None
+    first = type_lookup(found.cls, found.name)  # another class's attribute when `super` looked
+    reader = found.cls if first is not None and first.owner is found.owner else found.owner
+    if plain and type_lookup(type(reader), found.name) is None:
+        return AttrSource(ConstantSource(reader, reader.__qualname__), found.name)
+    return ItemSource(AttrSource(ConstantSource(found.owner, found.owner.__qualname__), "__dict__"), found.name)
+
+
+def value_at(tx, value, source):
+    return tx.build(value) if source is None else tx.output.lazy(value, source)
+
+
+def is_data_descriptor(attribute):
+    if isinstance(attribute, VariableTracker):
+        return False
+    kind = type(attribute)
+    return type_lookup(kind, "__set__") is not None or type_lookup(kind, "__delete__") is not None
+
+
+# --- reading ----------------------------------------------------------------------------------------
+def bound_method(function, instance):
+    from .functions import BoundMethodVariable
+
+    return BoundMethodVariable(function, instance)
+
+
+def get_function(tx, found, instance):
+    function = value_at(tx, found.attribute, class_source(found))
+    return function if instance is None else bound_method(function, instance)
+
+
+def get_property(tx, found, instance):
+    source = class_source(found)
+    if instance is None:
+        return value_at(tx, found.attribute, source)
+    return call_accessor(tx, found, "fget", "getter", instance)
+
+
+def call_accessor(tx, found, accessor, word, instance, *values):
+    function, source = getattr(found.attribute, accessor), class_source(found)
+    if function is None:
+        tx.raise_observed(AttributeError, f"property '{found.name}' of '{found.cls.__name__}' object has no {word}")
+    function = value_at(tx, function, source and AttrSource(source, accessor))
+    return function.call_function(tx, [instance, *values], {})
+
+
+def get_static(tx, found, instance):
+    source = class_source(found)
+    if isinstance(source, ItemSource):
+        source = AttrSource(source, "__func__")
+    return value_at(tx, found.attribute.__func__, source)
+
+
+def get_class_method(tx, found, instance):
+    source = class_source(found)
+    function = value_at(tx, found.attribute.__func__, source and AttrSource(source, "__func__"))
+    return bound_method(function, tx.build(found.cls))
+
+
+def get_cached_property(tx, found, instance):
+    if instance is None:
+        return value_at(tx, found.attribute, class_source(found))
+    name = found.attribute.attrname
+    function = value_at(tx, found.attribute.func, AttrSource(class_source(found), "func"))
+    value = function.call_function(tx, [instance], {})
+    tx.side_effects.store_attr(instance, name, value)
+    return value
+
+
+def get_c_attribute(tx, found, instance):
+    """A slot or an attribute implemented in C."""
+    if instance is None:
+        return value_at(tx, found.attribute, class_source(found))
+    return instance.c_attribute(tx, found)
+
+
+def get_c_method(tx, found, instance):
+    from .objects import BoundDescriptorVariable
+
+    if instance is None:
+        return tx.build(found.attribute)
+    return BoundDescriptorVariable(instance, found.attribute)
+
+
+def get_c_class_method(tx, found, instance):
+    from .objects import BoundDescriptorVariable
+
+    return BoundDescriptorVariable(tx.build(found.cls), found.attribute)
+
+
+GETTERS = {
+    types.FunctionType: get_function,
+    property: get_property,
+    staticmethod: get_static,
+    classmethod: get_class_method,
+    functools.cached_property: get_cached_property,
+    types.MemberDescriptorType: get_c_attribute,
+    types.GetSetDescriptorType: get_c_attribute,
+    collections._tuplegetter: get_c_attribute,
+    types.MethodDescriptorType: get_c_method,
+    types.WrapperDescriptorType: get_c_method,
+    types.ClassMethodDescriptorType: get_c_class_method,
+}
+
+
+def descriptor_get(tx, found, instance):
+    """The value of an attribute found on the class.  instance: its tracker, or None when read from the class."""
+    attribute = found.attribute
+    if isinstance(attribute, VariableTracker):
+        return attribute
+    for kind in _mro_of(type(attribute)):
+        if kind in GETTERS:
+            return GETTERS[kind](tx, found, instance)
+        if "__get__" in _dict_of(kind):
+            return call_get(tx, found, instance, _dict_of(kind)["__get__"])
+    return value_at(tx, attribute, class_source(found))
+
+
+def call_get(tx, found, instance, getter):
+    attribute, source = found.attribute, class_source(found)
+    value = value_at(tx, attribute, source)
+    if isinstance(getter, types.FunctionType):
+        return tx.inline(getter, [value, instance or tx.build(None), tx.build(found.cls)], {})
+    probe = object()  # a descriptor written in C: does it bind like a function, or give itself?
+    bound = attribute.__get__(probe, object)
+    if bound is attribute or instance is None:
+        return value
+    if isinstance(bound, types.MethodType) and bound.__self__ is probe and bound.__func__ is attribute:
+        return bound_method(value, instance)
+    unsupported("unknown descriptor", f"attribute `{found.name}` is a {type(attribute).__name__} written in C")
+
+
+# --- writing ----------------------------------------------------------------------------------------
+def descriptor_set(tx, found, instance, value):
+    """Send a write to the descriptor found on the class; False where there is none that takes it."""
+    return _descriptor_write(tx, found, instance, "__set__", "fset", "setter", (value,))
+
+
+def descriptor_delete(tx, found, instance):
+    return _descriptor_write(tx, found, instance, "__delete__", "fdel", "deleter", ())
+
+
+def _descriptor_write(tx, found, instance, method, accessor, word, values):
+    if found is None or not is_data_descriptor(found.attribute):
+        return False
+    attribute = found.attribute
+    hook = type_lookup(type(attribute), method)
+    if isinstance(attribute, property) and not isinstance(getattr(hook, "attribute", None), types.FunctionType):
+        call_accessor(tx, found, accessor, word, instance, *values)
+    elif isinstance(attribute, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+        instance.store_c_attribute(tx, found, *values)
+    elif hook is not None and isinstance(hook.attribute, types.FunctionType):
+        tx.inline(hook.attribute, [value_at(tx, attribute, class_source(found)), instance, *values], {})
+    elif hook is None:
+        tx.raise_observed(AttributeError, method)
+    else:
+        unsupported("unknown descriptor", f"writing `{found.name}`, a {type(attribute).__name__} written in C")
+    return True

@@ -1,0 +1,156 @@
+"""Exceptions as values: their classes are ordinary classes, their instances know args, cause and context.
+
+Goes in: `raise`, `except ... as e`, and calls of exception classes.  Comes out: the exception object's tracker, which
+ObservedException carries through the captured program, and which is built anew where it must really exist.
+Mirrors `torch/_dynamo/variables/misc.py` (ExceptionVariable).  Taught in chapter 06.
+"""
+
+from ..builder import wraps_if
+from .base import unsupported
+from .descriptors import type_lookup
+from .objects import UserDefinedObjectVariable, placed
+
+POSITIONS = {(StopIteration, "value"): 0, (SystemExit, "code"): 0, (StopAsyncIteration, "value"): 0}
+NOTED = {"__cause__": None, "__context__": None, "__suppress_context__": False, "__traceback__": None}
+KEYWORDS = {ImportError: ("name", "path"), AttributeError: ("name", "obj"), NameError: ("name",)}
+
+
+class ExceptionVariable(UserDefinedObjectVariable):
+    """An exception object.  `args`: the trackers that it was made with, or what `e.args = ...` set."""
+
+    def __init__(self, cls, args, value=None, source=None):
+        super().__init__(cls, value, source)
+        self.args = list(args)
+
+    def __repr__(self):
+        return f"{self.cls.__name__}({', '.join(map(repr, self.args))})"
+
+    def truth(self, tx):
+        return True if type_lookup(self.cls, "__bool__") is None else super().truth(tx)
+
+    # --- attributes in C ----------------------------------------------------------------------------
+    def c_attribute(self, tx, found):
+        name = found.name
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None and pending is not tx.side_effects.DELETED:
+            return pending
+        if name == "args":
+            return tx.build_tuple(list(self.args))
+        if name in NOTED and self.value is None:
+            return tx.build(NOTED[name])
+        if name == "__traceback__":
+            unsupported("traceback", "the traceback of an exception is not known during capture")
+        if (found.owner, name) in POSITIONS and self.value is None:
+            position = POSITIONS[found.owner, name]
+            return self.args[position] if position < len(self.args) else tx.build(None)
+        if found.owner in KEYWORDS and self.value is None:
+            return tx.build(None)
+        return super().c_attribute(tx, found)
+
+    def store_c_attribute(self, tx, found, *values):
+        if not values:
+            unsupported("attribute written in C", f"deleting `{found.name}` of {self!r}")
+        value = values[0]
+        if found.name == "args":
+            self.args = value.unpack(tx)
+        if found.name == "__cause__":
+            tx.side_effects.store_attr(self, "__suppress_context__", tx.build(True))
+        tx.side_effects.store_attr(self, found.name, value)
+
+    def set_context(self, tx, name, value):
+        """The interpreter sets `__context__` or `__cause__`: value is a tracker (None: `raise ... from None`)."""
+        found = type_lookup(BaseException, name)
+        self.store_c_attribute(tx, found, value if value is not None else tx.build(None))
+
+    # --- methods in C -------------------------------------------------------------------------------
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        name, owner = descriptor.__name__, descriptor.__objclass__
+        if not issubclass(owner, BaseException):
+            return super().call_descriptor(tx, descriptor, args, kwargs)
+        if name == "__init__":
+            return self.c_init(tx, args, kwargs)
+        if name == "with_traceback":
+            return self
+        if name == "add_note":
+            return self.add_note(tx, *args)
+        if name in ("__str__", "__repr__"):
+            return self.text(tx, descriptor)
+        if name == "__setattr__":
+            return super().object_setattr(tx, *args)
+        if name == "__getattribute__":
+            return super().object_getattribute(tx, *args)
+        unsupported("method written in C", f"`{descriptor.__qualname__}` of {self!r}")
+
+    def c_init(self, tx, args, kwargs):
+        allowed = next((names for cls, names in KEYWORDS.items() if issubclass(self.cls, cls)), ())
+        for name in kwargs:
+            if name not in allowed:
+                tx.raise_observed(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
+        self.args = list(args)
+        for name, value in kwargs.items():
+            tx.side_effects.store_attr(self, name, value)
+        return tx.build(None)
+
+    def add_note(self, tx, note):
+        if self.stored_attribute(tx, "__notes__") is None:
+            self.generic_setattr(tx, "__notes__", tx.build_list([]))
+        self.stored_attribute(tx, "__notes__").call_method(tx, "append", [note], {})
+        return tx.build(None)
+
+    def text(self, tx, descriptor):
+        """`str(e)` or `repr(e)` of constant arguments, by CPython's own code."""
+        if not all(arg.is_python_constant() for arg in self.args):
+            unsupported("text of an exception", f"the text of {self!r} depends on values not known during capture")
+        try:
+            example = base_of(self.cls)(*(arg.as_python_constant() for arg in self.args))
+        except TypeError as error:
+            unsupported("text of an exception", str(error))
+        text = descriptor.__get__(example)()
+        if descriptor.__name__ == "__repr__":
+            text = self.cls.__name__ + text[text.index("(") :]
+        return tx.build(text)
+
+    # --- how to have it again -----------------------------------------------------------------------
+    def reconstruct(self, codegen):
+        """`cls.__new__(cls, *args)` as the builtin base does it; attributes of the instance are set afterwards."""
+        base = base_of(self.cls)
+        codegen.push_function(base if base is self.cls else new_like)
+        if base is not self.cls:
+            codegen.load_const(self.cls)
+            codegen.load_const(base)
+        for arg in self.args:
+            codegen(arg)
+        codegen.call_function(len(self.args) + (0 if base is self.cls else 2))
+
+    def children(self):
+        return tuple(self.args)
+
+
+def base_of(cls):
+    """The builtin class that `cls` derives from."""
+    return next(c for c in cls.__mro__ if not c.__flags__ & (1 << 9))
+
+
+def new_like(cls, base, *args):
+    """An exception of a user's class, without running its `__new__` and `__init__` again."""
+    exception = base.__new__(cls, *args)
+    base.__init__(exception, *args)
+    return exception
+
+
+def new_exception(tx, cls, args):
+    """`BaseException.__new__(cls, *args)`."""
+    exception = ExceptionVariable(cls, args)
+    tx.side_effects.new_object(exception)
+    return exception
+
+
+@wraps_if(lambda value: isinstance(value, BaseException), order=60)
+def wrap_exception(output, value, source):
+    output.guard("type", source, type(value))
+    from ..source import AttrSource, ItemSource
+
+    arguments = AttrSource(source, "args") if source is not None else None
+    output.guard("length", arguments, len(value.args))
+    args = [output.lazy(arg, arguments and ItemSource(arguments, i)) for i, arg in enumerate(value.args)]
+    return ExceptionVariable(type(value), args, value, placed(value, source))

@@ -1,0 +1,129 @@
+"""`obj.__dict__` as a live view of what an instance holds.
+
+Goes in: the tracker of the object.  Comes out: dict methods that read and write its attributes past any `__setattr__`.
+Single names are guarded as "has_key" or "lacks_attribute", a look at all of it as "keys".
+Mirrors the `__dict__` handling of `torch/_dynamo/variables/user_defined.py`.  Taught in chapter 06.
+"""
+
+from ..source import AttrSource
+from . import descriptors
+from .base import VariableTracker, unsupported
+from .descriptors import type_lookup
+
+
+class InstanceDictVariable(VariableTracker):
+    """`obj.__dict__`: a view of the attributes that the instance holds; writes are attribute writes."""
+
+    def __init__(self, owner):
+        super().__init__()
+        self.owner = owner
+
+    def python_type(self):
+        return dict
+
+    def names(self, tx):
+        """The attribute names in order, pending writes included; guards the existing ones."""
+        existing = self.owner.instance_dict()
+        if self.owner.source is not None:
+            tx.guard("keys", AttrSource(self.owner.source, "__dict__"), list(existing))
+        pending = tx.side_effects.pending_attributes(self.owner)
+        slots = {
+            n
+            for n in pending
+            if descriptors.is_data_descriptor(getattr(type_lookup(self.owner.cls, n), "attribute", None))
+        }
+        deleted = {n for n, value in pending.items() if value is tx.side_effects.DELETED}
+        return [n for n in {**existing, **pending} if n not in slots and n not in deleted]
+
+    def lookup(self, tx, name):
+        """The attribute's tracker or None; guarded either way."""
+        name = name.as_python_constant()
+        found = self.owner.stored_attribute(tx, name)
+        if found is None:
+            self.owner.guard_lacks(tx, name)
+        elif self.owner.source is not None and tx.side_effects.load_attr(self.owner, name) is None:
+            tx.guard("has_key", AttrSource(self.owner.source, "__dict__"), name)
+        return found
+
+    def snapshot(self, tx):
+        """An ordinary dict with the same contents."""
+        result = tx.build({})
+        for name in self.names(tx):
+            result.call_method(tx, "__setitem__", [tx.build(name), self.owner.stored_attribute(tx, name)], {})
+        return result
+
+    def call_method(self, tx, name, args, kwargs):
+        handler = getattr(self, f"method_{name}", None)
+        if handler is not None:
+            return handler(tx, *args, **kwargs)
+        if name in ("popitem", "clear", "__ior__"):
+            unsupported("mutation of an instance __dict__", f"`{name}` on the __dict__ of {self.owner!r}")
+        return self.snapshot(tx).call_method(tx, name, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        from .functions import BuiltinMethodVariable
+
+        return BuiltinMethodVariable(self, name)
+
+    def method___getitem__(self, tx, name):
+        found = self.lookup(tx, name)
+        if found is None:
+            tx.raise_observed(KeyError, name.as_python_constant())
+        return found
+
+    def method_get(self, tx, name, default=None):
+        return self.lookup(tx, name) or default or tx.build(None)
+
+    def method___contains__(self, tx, name):
+        return tx.build(self.lookup(tx, name) is not None)
+
+    def method___setitem__(self, tx, name, value):
+        tx.side_effects.store_attr(self.owner, name.as_python_constant(), value)
+        return tx.build(None)
+
+    def method___delitem__(self, tx, name):
+        self.method___getitem__(tx, name)
+        self.owner.forget(tx, name.as_python_constant())
+        return tx.build(None)
+
+    def method_setdefault(self, tx, name, default=None):
+        found = self.lookup(tx, name)
+        if found is None:
+            found = default or tx.build(None)
+            self.method___setitem__(tx, name, found)
+        return found
+
+    def method_pop(self, tx, name, default=None):
+        found = self.lookup(tx, name)
+        if found is not None:
+            self.method___delitem__(tx, name)
+        elif default is None:
+            tx.raise_observed(KeyError, name.as_python_constant())
+        return found or default
+
+    def method_update(self, tx, *args, **kwargs):
+        changes = tx.call(dict, *args)
+        for name in changes.unpack(tx):
+            self.method___setitem__(tx, name, changes.call_method(tx, "__getitem__", [name], {}))
+        for name, value in kwargs.items():
+            self.method___setitem__(tx, tx.build(name), value)
+        return tx.build(None)
+
+    def method___len__(self, tx):
+        return tx.build(len(self.names(tx)))
+
+    def truth(self, tx):
+        return bool(self.names(tx))
+
+    def iterate(self, tx):
+        return self.snapshot(tx).iterate(tx)
+
+    def unpack(self, tx):
+        return [tx.build(name) for name in self.names(tx)]
+
+    def reconstruct(self, codegen):
+        codegen(self.owner)
+        codegen.load_attr("__dict__")
+
+    def children(self):
+        return (self.owner,)

@@ -1,0 +1,178 @@
+"""nn.Module instances and Python modules.
+
+Goes in: a module of the user's model, or `torch.nn` and its like.  Comes out: parameters, buffers and submodules as
+attributes (read from the module's own tables, no `__getattr__` run), and calls: straight to `forward` where no hook is
+set and that is guarded, else through `nn.Module._call_impl`, inlined, so that hooks run.
+Mirrors `torch/_dynamo/variables/nn_module.py`.  Taught in chapter 06.
+"""
+
+import dataclasses
+import types
+
+from torch import nn
+
+from ..builder import wraps, wraps_if
+from ..guards import has_no_hooks, no_global_hooks
+from ..source import AttrSource, ConstantSource, ItemSource
+from .base import VariableTracker, unsupported
+from .descriptors import type_lookup
+from .objects import UserDefinedObjectVariable, placed
+
+TABLES = ("_parameters", "_buffers", "_modules")  # in the order in which nn.Module.__getattr__ asks them
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleTableSource(AttrSource):
+    """`self._modules` and its like: an entry prints as the user writes it, `self.layers[0].weight`."""
+
+    def item_name(self, key):
+        return f"{self.parent.name}[{key}]" if key.isdigit() else f"{self.parent.name}.{key}"
+
+
+class NNModuleVariable(UserDefinedObjectVariable):
+    """An nn.Module."""
+
+    def attribute_source(self, name):
+        return ModuleTableSource(self.source, name) if name in TABLES else super().attribute_source(name)
+
+    # --- attributes ---------------------------------------------------------------------------------
+    def missing_attribute(self, tx, name):
+        """`__getattr__`: nn.Module's own is answered from the tables."""
+        if type_lookup(self.cls, "__getattr__").attribute is not nn.Module.__getattr__:
+            return super().missing_attribute(tx, name)
+        for table_name in TABLES:
+            found = self.table_entry(tx, table_name, name)
+            if found is not None:
+                return found
+        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def table_entry(self, tx, table_name, name):
+        """The tracker of `self._modules[name]` or None; a table nobody has tracked yet stays untracked."""
+        table, existing = self.stored_attribute(tx, table_name), self.instance_dict().get(table_name)
+        if table is None:
+            return None
+        untouched = tx.side_effects.load_attr(self, table_name) is None and tx.output.known(existing) is None
+        if untouched and name in existing:
+            return tx.output.lazy(existing[name], ItemSource(self.attribute_source(table_name), name))
+        if untouched:
+            tx.guard("lacks_key", self.attribute_source(table_name), name)
+            return None
+        key = tx.build(name)
+        if not tx.truth(table.realize().call_method(tx, "__contains__", [key], {})):
+            return None
+        return table.realize().call_method(tx, "__getitem__", [key], {})
+
+    def generic_getattr(self, tx, name):
+        """What is in a table is not in the class or in the instance, so that the order of the search may be turned."""
+        if not name.startswith("__") and self.value is not None and type_lookup(self.cls, name) is None:
+            attributes = self.instance_dict()
+            if name not in attributes and tx.side_effects.load_attr(self, name) is None:
+                for table_name in TABLES:
+                    if name in attributes.get(table_name, ()):
+                        found = self.table_entry(tx, table_name, name)
+                        if found is not None:
+                            return found
+        return super().generic_getattr(tx, name)
+
+    def var_setattr(self, tx, name, value):
+        """An ordinary value under a name that is in no table skips nn.Module's long `__setattr__`."""
+        if self.python_method(tx, "__setattr__").attribute is nn.Module.__setattr__:
+            cls = value.realize().python_type()
+            plain = cls in (int, float, bool, str, tuple, list, dict)
+            if plain and all(self.table_entry(tx, table, name) is None for table in TABLES):
+                return self.generic_setattr(tx, name, value)
+        return super().var_setattr(tx, name, value)
+
+    # --- calls --------------------------------------------------------------------------------------
+    def call_function(self, tx, args, kwargs):
+        call = self.python_method(tx, "__call__")
+        if call is None or call.attribute is not nn.Module.__call__ or not self.is_plain_call(tx):
+            return super().call_function(tx, args, kwargs)
+        return self.var_getattr(tx, "forward").call_function(tx, list(args), kwargs)
+
+    def is_plain_call(self, tx):
+        """No hook of any kind, nothing overridden: a call is `forward`.  Guarded if so."""
+        own = ("_wrapped_call_impl", "_call_impl")
+        if any(type_lookup(self.cls, name).owner is not nn.Module for name in own) or not no_global_hooks():
+            return False
+        pending = tx.side_effects.pending_attributes(self)
+        if self.value is None or any(name in pending for name in (*own, *HOOK_TABLES, "_compiled_call_impl")):
+            return False
+        attributes = self.instance_dict()
+        if not has_no_hooks(self.value) or any(name in attributes for name in (*own, "_compiled_call_impl")):
+            return False
+        if any(tx.output.known(attributes[name]) is not None for name in HOOK_TABLES):
+            return False
+        tx.guard("no_hooks", self.source)
+        tx.output.guards.global_hooks = True
+        return True
+
+
+HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@wraps_if(lambda value: isinstance(value, nn.Module), order=40)
+def wrap_nn_module(output, value, source):
+    cls = type(value)
+    if isinstance(value, nn.modules.lazy.LazyModuleMixin):
+        unsupported("lazy module", f"{cls.__name__} has no parameters yet", "call the model once before compiling it")
+    output.guard("type", source, cls)
+    return NNModuleVariable(cls, value, placed(value, source))
+
+
+# --- Python modules ---------------------------------------------------------------------------------
+class PythonModuleVariable(VariableTracker):
+    """An imported module: its attributes are read from its namespace."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def __repr__(self):
+        return f"PythonModuleVariable({self.value.__name__})"
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+    def canonical(self, tx):
+        """The one tracker of this module that side effects are recorded for."""
+        return tx.output.known(self.value) or tx.output.remember(self.value, self)
+
+    def var_getattr(self, tx, name):
+        pending = tx.side_effects.load_attr(self.canonical(tx), name)
+        if pending is tx.side_effects.DELETED:
+            tx.raise_observed(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
+        if pending is not None:
+            return pending
+        source = AttrSource(ConstantSource(self.value, self.value.__name__), name)
+        try:
+            value = getattr(self.value, name)  # a module's `__getattr__` only imports something
+        except AttributeError as error:
+            tx.guard("class_lacks", source.parent, name)
+            tx.raise_observed(AttributeError, *error.args)
+        return tx.build(value) if is_fixed(self.value, value) else tx.output.lazy(value, source)
+
+    def var_setattr(self, tx, name, value):
+        tx.side_effects.store_attr(self.canonical(tx), name, value)
+
+    def var_delattr(self, tx, name):
+        self.var_getattr(tx, name)
+        tx.side_effects.delete_attr(self.canonical(tx), name)
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+
+def is_fixed(module, value):
+    """Submodules and classes do not change under their names."""
+    return isinstance(value, (types.ModuleType, type))
+
+
+@wraps(types.ModuleType)
+@wraps_if(lambda value: isinstance(value, types.ModuleType), order=40)
+def wrap_python_module(output, value, source):
+    output.guard("is", source, value)
+    return PythonModuleVariable(value, source)

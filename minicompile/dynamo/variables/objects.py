@@ -1,0 +1,366 @@
+"""Objects of user-defined classes: CPython's attribute protocol on what capture knows.
+
+Goes in: an existing object with its source, or an object that the captured program makes (`value` None).
+Comes out: attributes, special methods, writes (recorded in SideEffects), and the object anew where it is needed.
+Mirrors `torch/_dynamo/variables/user_defined.py`.  Taught in chapter 06.
+
+Guards: the type of the object once, attributes as they are read, "lacks_attribute" where a class attribute was taken
+because the instance has none, "class_lacks" where nobody has it.
+"""
+
+import types
+
+from ..builder import wraps_if
+from ..source import AttrSource, CallSource, ConstantSource
+from . import descriptors
+from .base import ObservedException, VariableTracker, unsupported
+from .descriptors import class_lookup, descriptor_get, type_lookup
+
+
+class BoundDescriptorVariable(VariableTracker):
+    """A method written in C, bound to an object of a user-defined class (`object.__setattr__`, `OrderedDict.keys`)."""
+
+    def __init__(self, instance, descriptor):
+        super().__init__()
+        self.instance, self.descriptor = instance, descriptor
+
+    def python_type(self):
+        return types.MethodWrapperType if self.is_slot() else types.BuiltinMethodType
+
+    def is_slot(self):
+        return isinstance(self.descriptor, types.WrapperDescriptorType)
+
+    def call_function(self, tx, args, kwargs):
+        return self.instance.call_descriptor(tx, self.descriptor, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        if name == "__self__":
+            return self.instance
+        return tx.build(self.descriptor).var_getattr(tx, name)
+
+    def reconstruct(self, codegen):
+        codegen(self.instance)
+        codegen.load_attr(self.descriptor.__name__)
+
+    def children(self):
+        return (self.instance,)
+
+
+class MethodDescriptorVariable(VariableTracker):
+    """A method written in C, taken from its class and not bound: `dict.__setitem__`, `object.__init__`."""
+
+    def __init__(self, descriptor, source=None):
+        super().__init__(source)
+        self.descriptor = descriptor
+
+    def python_type(self):
+        return type(self.descriptor)
+
+    def as_python_constant(self):
+        return self.descriptor
+
+    def call_function(self, tx, args, kwargs):
+        owner = self.descriptor.__objclass__
+        if not args or not issubclass(args[0].realize().python_type(), owner):
+            word = f"descriptor '{self.descriptor.__name__}' for '{owner.__name__}' objects needs such an argument"
+            tx.raise_observed(TypeError, word)
+        instance = args[0].realize()
+        if hasattr(instance, "call_descriptor"):
+            return instance.call_descriptor(tx, self.descriptor, list(args[1:]), kwargs)
+        return instance.call_method(tx, self.descriptor.__name__, list(args[1:]), kwargs)
+
+
+def placed(value, source):
+    """The source of an existing object; one that was reached without a path is held by the code itself."""
+    return source if source is not None else ConstantSource(value, f"<{type(value).__name__} object>")
+
+
+@wraps_if(lambda value: isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)))
+def wrap_method_descriptor(output, value, source):
+    output.guard("is", source, value)
+    return MethodDescriptorVariable(value, source)
+
+
+class UserDefinedObjectVariable(VariableTracker):
+    """An object whose class may be written in Python.  value: the object, or None when capture made it."""
+
+    def __init__(self, cls, value=None, source=None):
+        super().__init__(source)
+        self.cls, self.value = cls, value
+
+    def python_type(self):
+        return self.cls
+
+    def is_immutable(self):
+        return False
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.cls.__qualname__}{', ' + self.source.name if self.source else ''})"
+
+    # --- special methods ----------------------------------------------------------------------------
+    def python_method(self, tx, name):
+        """The Found of special method `name` if a class written in Python defines it, else None."""
+        found = class_lookup(tx, self.cls, name)
+        c_method = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+        return None if found is None or isinstance(found.attribute, c_method) else found
+
+    def call_special(self, tx, name, args=(), kwargs=None):
+        """`type(self).name(self, *args)`, looked up on the type as the interpreter does; None if there is none."""
+        found = class_lookup(tx, self.cls, name)
+        if found is None or found.attribute is None:
+            return None
+        return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs or {})
+
+    def call_method(self, tx, name, args, kwargs):
+        if name.startswith("__") and name.endswith("__"):
+            result = self.call_special(tx, name, args, kwargs)
+            if result is None:
+                tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            return result
+        return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+
+    def call_function(self, tx, args, kwargs):
+        result = self.call_special(tx, "__call__", args, kwargs)
+        if result is None:
+            tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not callable")
+        return result
+
+    def truth(self, tx):
+        for name in ("__bool__", "__len__"):
+            result = self.call_special(tx, name)
+            if result is not None:
+                return tx.truth(result)
+        return True
+
+    def iterate(self, tx):
+        iterator = self.call_special(tx, "__iter__")
+        if iterator is not None:
+            return iterator.realize()
+        if class_lookup(tx, self.cls, "__getitem__") is not None:
+            from .. import polyfills
+
+            return tx.call_polyfill(polyfills.iterate_by_index, self)
+        tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not iterable")
+
+    def next(self, tx):
+        result = self.call_special(tx, "__next__")
+        if result is None:
+            tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not an iterator")
+        return result
+
+    def key(self):
+        if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
+            return self  # equal only to itself
+        unsupported("unhashable key", f"{self!r}, whose class defines __eq__ or __hash__, as a dict key or set element")
+
+    # --- attributes ---------------------------------------------------------------------------------
+    def var_getattr(self, tx, name):
+        try:
+            if self.python_method(tx, "__getattribute__") is not None:
+                return self.call_special(tx, "__getattribute__", [tx.build(name)])
+            return self.generic_getattr(tx, name)
+        except ObservedException as error:
+            if self.python_method(tx, "__getattr__") is None or not tx.exception_matches(error, AttributeError):
+                raise
+        return self.missing_attribute(tx, name)
+
+    def missing_attribute(self, tx, name):
+        return self.call_special(tx, "__getattr__", [tx.build(name)])
+
+    def generic_getattr(self, tx, name):
+        """`object.__getattribute__(self, name)`."""
+        found = class_lookup(tx, self.cls, name)
+        if found is not None and descriptors.is_data_descriptor(found.attribute):
+            return descriptor_get(tx, found, self)
+        stored = self.stored_attribute(tx, name)
+        if stored is not None:
+            return stored
+        self.guard_lacks(tx, name)
+        if found is not None:
+            return descriptor_get(tx, found, self)
+        self.guard_class_lacks(tx, name)
+        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def instance_dict(self):
+        """The `__dict__` that the existing object had before capture."""
+        return getattr(self.value, "__dict__", {}) if self.value is not None else {}
+
+    def has_instance_dict(self):
+        return type_lookup(self.cls, "__dict__") is not None
+
+    def stored_attribute(self, tx, name):
+        """What the instance itself holds under `name`, pending writes first; None if nothing."""
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None:
+            return None if pending is tx.side_effects.DELETED else pending
+        attributes = self.instance_dict()
+        if name in attributes:
+            return tx.output.lazy(attributes[name], self.attribute_source(name))
+        return None
+
+    def attribute_source(self, name):
+        """Where the instance attribute can be read again without running user code."""
+        if isinstance(getattr(type_lookup(self.cls, "__getattribute__"), "attribute", None), types.FunctionType):
+            return CallSource(self.source, object.__getattribute__, (name,))
+        return AttrSource(self.source, name)
+
+    def guard_lacks(self, tx, name):
+        if self.source is not None and self.has_instance_dict() and name not in self.instance_dict():
+            tx.guard("lacks_attribute", self.source, name)
+
+    def guard_class_lacks(self, tx, name):
+        if descriptors.can_change(self.cls) and not hasattr(self.cls, name):
+            tx.guard("class_lacks", ConstantSource(self.cls, self.cls.__qualname__), name)
+
+    def c_attribute(self, tx, found):
+        """Read a slot, `__dict__`, `__class__`, or an attribute implemented in C."""
+        name = found.name
+        if name == "__class__":
+            return tx.build(self.cls)
+        if name == "__dict__":
+            from .instance_dict import InstanceDictVariable
+
+            return InstanceDictVariable(self)
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is None and self.value is not None:
+            try:
+                value = found.attribute.__get__(self.value, self.cls)
+            except AttributeError:
+                if isinstance(found.attribute, types.MemberDescriptorType):
+                    tx.guard("slot_unset", self.source, found.attribute)
+                pending = tx.side_effects.DELETED
+            else:
+                return tx.output.lazy(value, self.attribute_source(name))
+        if pending is tx.side_effects.DELETED or isinstance(found.attribute, types.MemberDescriptorType):
+            if pending is None or pending is tx.side_effects.DELETED:
+                tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if pending is None:
+            unsupported("attribute written in C", f"`{name}` of a {self.cls.__name__} made during capture")
+        return pending
+
+    def var_setattr(self, tx, name, value):
+        if self.python_method(tx, "__setattr__") is not None:
+            self.call_special(tx, "__setattr__", [tx.build(name), value])
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def generic_setattr(self, tx, name, value):
+        """`object.__setattr__(self, name, value)`."""
+        found = class_lookup(tx, self.cls, name)
+        if descriptors.descriptor_set(tx, found, self, value):
+            return
+        if not self.has_instance_dict():
+            word = "is read-only" if found else "does not exist"
+            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' {word}")
+        tx.side_effects.store_attr(self, name, value)
+
+    def store_c_attribute(self, tx, found, *values):
+        """Write a slot (no value: delete it)."""
+        if not isinstance(found.attribute, types.MemberDescriptorType) or found.name.startswith("__"):
+            unsupported("attribute written in C", f"setting `{found.name}` of {self!r}")
+        if values:
+            tx.side_effects.store_attr(self, found.name, values[0])
+        else:
+            self.c_attribute(tx, found)  # raises if it is not set
+            self.forget(tx, found.name)
+
+    def var_delattr(self, tx, name):
+        if self.python_method(tx, "__delattr__") is not None:
+            self.call_special(tx, "__delattr__", [tx.build(name)])
+        else:
+            self.generic_delattr(tx, name)
+
+    def generic_delattr(self, tx, name):
+        found = class_lookup(tx, self.cls, name)
+        if descriptors.descriptor_delete(tx, found, self):
+            return
+        if self.stored_attribute(tx, name) is None:
+            self.guard_lacks(tx, name)
+            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        self.forget(tx, name)
+
+    def forget(self, tx, name):
+        """Delete an attribute that the instance holds."""
+        if self in tx.side_effects.new_objects:
+            del tx.side_effects.pending_attributes(self)[name]
+        else:
+            tx.side_effects.delete_attr(self, name)
+
+    def has_custom_setattr(self):
+        return isinstance(type_lookup(self.cls, "__setattr__").attribute, types.FunctionType)
+
+    # --- methods that `object` itself defines --------------------------------------------------------
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        """A method written in C, called with this object as `self`."""
+        handler = OBJECT_METHODS.get(descriptor.__name__) if descriptor.__objclass__ is object else None
+        if handler is None:
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self!r}")
+        try:
+            return handler(self, tx, *(a.realize() for a in args), **kwargs)
+        except TypeError as error:
+            tx.raise_observed(TypeError, str(error))
+
+    def object_init(self, tx, *args, **kwargs):
+        new, init = type_lookup(self.cls, "__new__"), type_lookup(self.cls, "__init__")
+        if (args or kwargs) and (init.owner is not object or new.owner is object):
+            word = "object" if init.owner is not object else self.cls.__name__
+            tx.raise_observed(TypeError, f"{word}.__init__() takes exactly one argument (the instance to initialize)")
+        return tx.build(None)
+
+    def object_getattribute(self, tx, name):
+        return self.generic_getattr(tx, name.as_python_constant())
+
+    def object_setattr(self, tx, name, value):
+        self.generic_setattr(tx, name.as_python_constant(), value)
+        return tx.build(None)
+
+    def object_delattr(self, tx, name):
+        self.generic_delattr(tx, name.as_python_constant())
+        return tx.build(None)
+
+    def object_eq(self, tx, other):
+        return tx.build(True if self is other else NotImplemented)
+
+    def object_ne(self, tx, other):
+        equal = self.call_special(tx, "__eq__", [other])
+        if equal.is_python_constant() and equal.as_python_constant() is NotImplemented:
+            return equal
+        return tx.build(not tx.truth(equal))
+
+    def object_order(self, tx, other):
+        return tx.build(NotImplemented)
+
+    def object_str(self, tx):
+        return self.call_special(tx, "__repr__")
+
+    def object_format(self, tx, spec):
+        if spec.as_python_constant():
+            message = f"unsupported format string passed to {self.cls.__name__}.__format__"
+            tx.raise_observed(TypeError, message)
+        return tx.call(str, self)
+
+    # --- how to have it again -----------------------------------------------------------------------
+    def reconstruct(self, codegen):
+        """`object.__new__(cls)`; its attributes are set when every new object is there."""
+        codegen.push_function(object.__new__)
+        codegen.load_const(self.cls)
+        codegen.call_function(1)
+
+
+@wraps_if(lambda value: True, order=100)
+def wrap_object(output, value, source):
+    output.guard("type", source, type(value))
+    return UserDefinedObjectVariable(type(value), value, placed(value, source))
+
+
+OBJECT_METHODS = {
+    "__init__": UserDefinedObjectVariable.object_init,
+    "__getattribute__": UserDefinedObjectVariable.object_getattribute,
+    "__setattr__": UserDefinedObjectVariable.object_setattr,
+    "__delattr__": UserDefinedObjectVariable.object_delattr,
+    "__eq__": UserDefinedObjectVariable.object_eq,
+    "__ne__": UserDefinedObjectVariable.object_ne,
+    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), UserDefinedObjectVariable.object_order),
+    "__str__": UserDefinedObjectVariable.object_str,
+    "__format__": UserDefinedObjectVariable.object_format,
+}
