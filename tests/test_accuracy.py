@@ -1,4 +1,4 @@
-"""The accuracy check must be able to fail: wrong values, gradients, buffers and draws are planted, and must be named."""
+"""The accuracy check must be able to fail: wrong values, gradients, buffers and draws are planted and must be named."""
 
 import copy
 
