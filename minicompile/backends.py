@@ -1,0 +1,57 @@
+"""The backends by name: callables `(GraphModule, example inputs) -> callable`, PyTorch's own protocol.
+
+Goes in: a name, or any such callable.  Comes out: the callable.  "eager" runs the captured graph as it is, "aot_eager" the
+traced forward and backward graphs, "inductor" (the default) kernels.  Mirrors `torch/_dynamo/backends/registry.py`.
+Taught in chapters 00 and 08.
+"""
+
+from . import aot, errors, inductor
+
+
+def eager(gm, example_inputs):
+    """The captured graph, run by the FX-generated Python."""
+    return gm.forward
+
+
+def aot_eager(gm, example_inputs):
+    """The ATen graphs, forward and backward, run operator by operator."""
+
+    def interpret(aten_gm, inputs):
+        return aten_gm.forward
+
+    return aot.compile(gm, example_inputs, forward_compiler=interpret)
+
+
+def inductor_backend(gm, example_inputs):
+    """Fused kernels."""
+    return aot.compile(gm, example_inputs, forward_compiler=inductor.compile)
+
+
+def minicompile_backend(gm, example_inputs, **options):
+    """What `torch.compile(f, backend="minicompile")` calls: PyTorch's capture, our aot and inductor."""
+    return inductor_backend(gm, example_inputs)
+
+
+BACKENDS = {"eager": eager, "aot_eager": aot_eager, "inductor": inductor_backend}
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def list_backends():
+    """The names that `compile(backend=...)` knows."""
+    return sorted(BACKENDS)
+
+
+def lookup_backend(backend):
+    """A backend by name, or the callable itself.  Raises InvalidBackend, which lists the known names."""
+    if callable(backend):
+        return backend
+    if backend in BACKENDS:
+        return BACKENDS[backend]
+    raise errors.InvalidBackend(f"unknown backend {backend!r}; known: {', '.join(list_backends())}, or any callable")
+
+
+def check_mode(mode):
+    """Raises InvalidBackend for a mode that torch.compile does not have either."""
+    if mode is not None and mode not in MODES:
+        raise errors.InvalidBackend(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+

@@ -1,0 +1,108 @@
+"""compile(): the driver.  Its lines are the stages.
+
+Goes in: a function or nn.Module.  Comes out: one that runs compiled, frame by frame: capture (dynamo) -> forward and
+backward (aot) -> kernels (inductor) -> the cache of compiled frames.
+Mirrors `torch/__init__.py` (compile) and `OptimizedModule`.  Taught in chapter 00.
+"""
+
+import functools
+
+import torch
+
+from . import backends
+from .dynamo import eval_frame
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """torch.compile's signature and behaviour.  Works as `compile(f)`, `@compile` and `@compile(fullgraph=True)`.
+
+    model: a callable or nn.Module (then an OptimizedModule comes back).  fullgraph: raise `Unsupported` at a graph break.
+    dynamic: True, False or None (automatic).  backend: a name of `list_backends()` or a callable.  mode, options: hints
+    for the inductor backend, exclusive of each other.  disable: return `model` as it is.
+    Raises InvalidBackend for an unknown backend or mode, ValueError for mode with options, TypeError for no callable.
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(model):
+        raise TypeError(f"compile() takes a callable or an nn.Module, not {type(model).__name__}")
+    if mode is not None and options is not None:
+        raise ValueError("give either mode or options, not both")
+    backends.check_mode(mode)
+    chosen = backends.lookup_backend(backend)
+    if disable:
+        return model
+    name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+    compile_options = eval_frame.CompileOptions(chosen, name, fullgraph, dynamic)
+    if isinstance(model, torch.nn.Module):
+        return OptimizedModule(model, compile_options)
+    return optimize_function(model, compile_options)
+
+
+def optimize_function(function, compile_options):
+    """`function` with the frame hook on while it runs."""
+
+    def compiled(*args, **kwargs):
+        return eval_frame.run_compiled(compile_options, function, args, kwargs)
+
+    if not hasattr(function, "__name__"):  # a callable object
+        function = function.__call__
+    functools.update_wrapper(compiled, function)
+    compiled._torchdynamo_orig_callable = function
+    return compiled
+
+
+class OptimizedModule(torch.nn.Module):
+    """An nn.Module whose call runs compiled; everything else is the original module's, at `_orig_mod`.
+
+    Parameters and buffers are shared with the original; state-dict keys carry the prefix `_orig_mod.`, as with
+    torch.compile.
+    """
+
+    def __init__(self, module, compile_options):
+        super().__init__()
+        self._orig_mod = module
+        self._compile_options = compile_options
+        self.training = module.training
+
+    def __call__(self, *args, **kwargs):
+        return eval_frame.run_compiled(self._compile_options, self._orig_mod, args, kwargs)
+
+    def forward(self, *args, **kwargs):
+        """The compiled call, without this wrapper's own hooks."""
+        return self(*args, **kwargs)
+
+    def train(self, mode=True):
+        self._orig_mod.train(mode)
+        self.training = mode
+        return self
+
+    def __getattr__(self, name):
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name, value):
+        if name in ("_orig_mod", "_compile_options", "training") or "_modules" not in self.__dict__:
+            super().__setattr__(name, value)
+        elif "_orig_mod" in self.__dict__["_modules"]:
+            setattr(self._orig_mod, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name):
+        delattr(self._orig_mod, name)
+
+    def __reduce__(self):
+        return OptimizedModule, (self._orig_mod, self._compile_options)
+
+    def __deepcopy__(self, memo):
+        import copy
+
+        return OptimizedModule(copy.deepcopy(self._orig_mod, memo), self._compile_options)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+

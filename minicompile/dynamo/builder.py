@@ -1,0 +1,90 @@
+"""Which VariableTracker stands for an existing Python value: a registry by type.
+
+Goes in: a value and the `Source` that it was read from.  Comes out: its one tracker, guarded as far as it was looked at.
+Mirrors `torch/_dynamo/variables/builder.py` (a 3,000-line if-chain there).  Taught in chapter 03.
+
+A family of values registers its own wrapper beside its tracker class:
+
+    @wraps(list)
+    def wrap_list(output, value, source): ...
+
+`source is None` means that capture itself made the value (or that it is a constant of the code): nothing is guarded.
+"""
+
+import importlib
+
+from .variables.base import unsupported
+
+WRAPPERS = {}  # exact type -> wrapper
+PREDICATES = []  # (predicate on the value, wrapper), asked in order after the exact types
+
+
+def wraps(*types):
+    """Register a wrapper for these exact types."""
+
+    def register(wrapper):
+        for cls in types:
+            assert cls not in WRAPPERS, cls
+            WRAPPERS[cls] = wrapper
+        return wrapper
+
+    return register
+
+
+def wraps_if(predicate, order=50):
+    """Register a wrapper for values that satisfy `predicate`; lower `order` is asked first, 100 is the catch-all."""
+
+    def register(wrapper):
+        PREDICATES.append((order, len(PREDICATES), predicate, wrapper))
+        PREDICATES.sort(key=lambda row: row[:2])
+        return wrapper
+
+    return register
+
+
+VARIABLE_FILES = (
+    "constant",
+    "tensor",
+    "torch_functions",
+    "functions",
+    "generators",
+    "containers",
+    "dicts",
+    "iterators",
+    "builtins",
+    "functional",
+    "classes",
+    "objects",
+    "builtin_subclasses",
+    "modules",
+    "exceptions",
+)
+
+
+def load_all():
+    """Import every family once, so that each has registered its wrappers."""
+    for name in VARIABLE_FILES:
+        importlib.import_module(f"{__package__}.variables.{name}")
+
+
+def wrap(output, value, source):
+    """The tracker of `value`; one mutable object has one tracker, and reaching it by a second path is guarded."""
+    known = output.known(value)
+    if known is not None:
+        if source is not None and known.source is not None and known.source != source:
+            output.guards.add_alias((known.source, source), same=True, user_location=output.user_location)
+        return known
+    tracker = find_wrapper(value)(output, value, source)
+    if source is not None and not tracker.is_immutable():
+        output.remember(value, tracker)
+    return tracker
+
+
+def find_wrapper(value):
+    wrapper = WRAPPERS.get(type(value))
+    if wrapper is not None:
+        return wrapper
+    for _, _, predicate, candidate in PREDICATES:
+        if predicate(value):
+            return candidate
+    unsupported("value of an unknown kind", f"a {type(value).__name__} cannot be tracked")

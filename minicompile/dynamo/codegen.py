@@ -1,0 +1,223 @@
+"""PyCodegen: bytecode that has values again which so far exist only as trackers.
+
+Goes in: trackers (the live stack and locals, a return value, pending side effects).
+Comes out: instructions: load from the source, take from the graph's outputs, or build anew, each object exactly once.
+Mirrors `torch/_dynamo/codegen.py`.  Taught in chapters 05 and 06.
+"""
+
+import collections
+
+from .bytecode import CallArguments, Instruction
+from .variables.base import LazyVariable
+from .variables.tensor import TensorVariable
+
+GRAPH_OUTPUT = "__graph_out"
+
+
+class PyCodegen:
+    """Collects `instructions`.  Graph outputs are numbered as they are asked for; the graph call is prepended later."""
+
+    def __init__(self, output, code, prefix="__tmp_"):
+        self.prefix = prefix  # of the locals that hold temporaries
+        self.output, self.side_effects, self.code = output, output.side_effects, code
+        self.instructions = []
+        self.graph_outputs = {}  # node -> index in the graph's output tuple
+        self.temporaries = {}  # tracker or source -> name of the local that holds its value
+        self.unfilled = collections.deque()  # new objects that exist but have no contents yet
+        self.shared_sources = set()  # sources worth a temporary: several inputs are read through them
+
+    # --- single instructions ------------------------------------------------------------------------
+    def emit(self, opname, argval=None, arg=None):
+        self.instructions.append(Instruction(opname, arg, argval))
+
+    def load_const(self, value):
+        self.emit("LOAD_CONST", value)
+
+    def load_fast(self, name):
+        self.emit("LOAD_FAST", name)
+
+    def store_fast(self, name):
+        self.emit("STORE_FAST", name)
+
+    def load_deref(self, name):
+        self.emit("LOAD_DEREF", name)
+
+    def load_global(self, name):
+        self.emit("LOAD_GLOBAL", name)
+
+    def load_attr(self, name):
+        self.emit("LOAD_ATTR", name)
+
+    def store_attr(self, name):
+        """Stack: value, object."""
+        self.emit("STORE_ATTR", name)
+
+    def delete_attr(self, name):
+        self.emit("DELETE_ATTR", name)
+
+    def binary_subscr(self):
+        self.emit("BINARY_SUBSCR")
+
+    def store_subscr(self):
+        """Stack: value, container, key."""
+        self.emit("STORE_SUBSCR")
+
+    def delete_subscr(self):
+        self.emit("DELETE_SUBSCR")
+
+    def build_tuple(self, count):
+        self.emit("BUILD_TUPLE", arg=count)
+
+    def build_list(self, count):
+        self.emit("BUILD_LIST", arg=count)
+
+    def build_set(self, count):
+        self.emit("BUILD_SET", arg=count)
+
+    def build_map(self, count):
+        self.emit("BUILD_MAP", arg=count)
+
+    def build_slice(self, count):
+        self.emit("BUILD_SLICE", arg=count)
+
+    def pop_top(self):
+        self.emit("POP_TOP")
+
+    def copy_top(self):
+        self.emit("COPY", arg=1)
+
+    # --- calls --------------------------------------------------------------------------------------
+    def push_function(self, function):
+        """A Python object to be called: push it, then its arguments, then `call_function`."""
+        self.load_const(function)
+
+    def call_function(self, count, kw_names=()):
+        """Stack: callable and `count` arguments, of which the last `len(kw_names)` are keywords."""
+        self.emit("CALL", CallArguments(count, tuple(kw_names)))
+
+    def call_object(self, callable_, arguments, kw_names=()):
+        """`callable_` and `arguments` are trackers, or functions without arguments that emit their value."""
+        for item in [callable_, *arguments]:
+            item() if callable(item) else self(item)
+        self.call_function(len(arguments), kw_names)
+
+    # --- values -------------------------------------------------------------------------------------
+    def new_temporary(self, key):
+        self.temporaries[key] = name = f"{self.prefix}{len(self.temporaries)}"
+        return name
+
+    def load_original_local(self, name):
+        """An argument of the frame; one that is also a cell was moved into it by the prologue."""
+        self.emit("LOAD_DEREF" if name in self.code.co_cellvars else "LOAD_FAST", name)
+
+    def load_source(self, source):
+        """Read an existing value.  Values on the way to many others are read once."""
+        if source in self.temporaries:
+            return self.load_fast(self.temporaries[source])
+        source.reconstruct(self)
+        if source in self.shared_sources:
+            self.copy_top()
+            self.store_fast(self.new_temporary(source))
+
+    def load_graph_output(self, node):
+        if node.op == "get_attr":
+            return self.load_const(self.output.constants[node.target])
+        index = self.graph_outputs.setdefault(node, len(self.graph_outputs))
+        self.load_fast(GRAPH_OUTPUT)
+        self.load_const(index)
+        self.binary_subscr()
+
+    def __call__(self, tracker):
+        """Push the value of a tracker."""
+        if isinstance(tracker, LazyVariable) and tracker.variable is None:
+            return self.load_source(tracker.source)
+        tracker = tracker.realize()
+        if tracker in self.temporaries:
+            return self.load_fast(self.temporaries[tracker])
+        if tracker.is_python_constant() and tracker.is_immutable():
+            return self.load_const(tracker.as_python_constant())
+        if tracker.source is not None:
+            return self.load_source(tracker.source)
+        tracker.reconstruct(self)
+        if not isinstance(tracker, TensorVariable):
+            self.keep(tracker)
+
+    def keep(self, tracker):
+        """The new object on top of the stack is the tracker's value from now on."""
+        if tracker not in self.temporaries:
+            self.copy_top()
+            self.store_fast(self.new_temporary(tracker))
+        if hasattr(tracker, "fill") or tracker in self.side_effects.new_objects:
+            self.unfilled.append(tracker)
+
+    def save(self, tracker):
+        """Have the value in a temporary, so that it outlives changes to the objects it was read from."""
+        if isinstance(tracker, LazyVariable) and tracker.variable is None:
+            key = tracker.source
+        else:
+            key = tracker = tracker.realize()
+        if key in self.temporaries or (key is tracker and tracker.is_python_constant() and tracker.is_immutable()):
+            return
+        self(tracker)
+        if key in self.temporaries:
+            return self.pop_top()
+        self.store_fast(self.new_temporary(key))
+
+    def fill_new_objects(self):
+        """Give new objects their attributes, after all of them exist (they may refer to each other)."""
+        while self.unfilled:
+            tracker = self.unfilled.popleft()
+            if hasattr(tracker, "fill"):
+                tracker.fill(self)
+            for name, value in self.side_effects.pending_attributes(tracker).items():
+                self.write_attribute(tracker, name, value)
+
+    def write_attribute(self, tracker, name, value):
+        """`object.name = value`, past any `__setattr__` of the user's class (capture has already run that)."""
+        if value is self.side_effects.DELETED:
+            self.push_function(object.__delattr__ if tracker.has_custom_setattr() else delattr)
+            self(tracker)
+            self.load_const(name)
+            self.call_function(2)
+            return self.pop_top()
+        if tracker.has_custom_setattr():
+            self.push_function(object.__setattr__)
+            self(tracker)
+            self.load_const(name)
+            self(value)
+            self.call_function(3)
+            return self.pop_top()
+        self(value)
+        self(tracker)
+        self.store_attr(name)
+
+    def write_global(self, source, name, value):
+        """A global of the frame itself (source None), or of the module whose dict is at `source`."""
+        deleted = value is self.side_effects.DELETED
+        if source is None:
+            if not deleted:
+                self(value)
+            return self.emit("DELETE_GLOBAL" if deleted else "STORE_GLOBAL", name)
+        if not deleted:
+            self(value)
+        self.load_source(source)
+        self.load_const(name)
+        self.delete_subscr() if deleted else self.store_subscr()
+
+    # --- the graph call -----------------------------------------------------------------------------
+    def graph_call(self, compiled, inputs):
+        """Instructions that call the compiled graph and keep its outputs; they go in front of all others."""
+        head = PyCodegen(self.output, self.code, prefix="__in_")
+        counts = collections.Counter()
+        for graph_input in inputs:
+            source = graph_input.source.parent
+            while source is not None:
+                counts[source] += 1
+                source = source.parent
+        head.shared_sources = {source for source, count in counts.items() if count > 1 and source.parent is not None}
+        head.push_function(compiled)
+        for graph_input in inputs:
+            head.load_source(graph_input.source)
+        head.call_function(len(inputs))
+        head.store_fast(GRAPH_OUTPUT)
+        return head.instructions

@@ -1,0 +1,276 @@
+"""From a frame to a cache entry: decides what to capture, captures it, assembles the new code, counts recompiles.
+
+Goes in: the hook's question `(code, function, arguments)`.  Comes out: `(new code, guard)`, None (run it as it is this
+time) or False (never ask again).  Mirrors `torch/_dynamo/eval_frame.py` and `convert_frame.py`.  Taught in chapter 01.
+"""
+
+import dataclasses
+import functools
+import os
+import sysconfig
+import threading
+import types
+import weakref
+
+import torch
+
+from .. import config, errors, record
+from . import _eval_frame, builder
+from .bytecode import assemble
+from .bytecode_analysis import format_instructions
+from .guards import frame_arguments
+from .output_graph import OutputGraph
+from .resume import Continuation, is_resume_code, run_resume_functions
+from .symbolic_convert import InstructionTranslator, RestartAnalysis
+
+builder.load_all()
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileOptions:
+    """What `compile()` was asked for; frames compiled under other options are other cache entries."""
+
+    backend: object
+    backend_name: str
+    fullgraph: bool = False
+    dynamic: bool | None = None
+
+
+@dataclasses.dataclass
+class Capture:
+    """What capture made of one frame: the record's artifact of the stage "capture"."""
+
+    code: object
+    graph_module: object  # FX graph, or None where the frame had no operations before it ended or broke
+    guards: object
+    instructions: list
+    break_error: errors.Unsupported | None
+
+    def __repr__(self):
+        graph = self.graph_module.print_readable(print_output=False) if self.graph_module is not None else "no graph"
+        broke = f"\ngraph break: {self.break_error}" if self.break_error is not None else ""
+        return f"capture of {self.code.co_qualname}\n{graph}\nguards:\n{self.guards!r}{broke}"
+
+    @property
+    def bytecode(self):
+        return format_instructions(self.instructions)
+
+
+# --- which frames ---------------------------------------------------------------------------------------
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+SKIPPED_FOLDERS = (
+    _TORCH,
+    os.path.join(_PACKAGE, "dynamo"),
+    os.path.join(_PACKAGE, "aot"),
+    os.path.join(_PACKAGE, "inductor"),
+    os.path.join(_PACKAGE, "viz"),
+    sysconfig.get_path("stdlib") + os.sep,
+)
+CAPTURED_FOLDERS = (
+    os.path.join(_TORCH, "nn", "modules"),
+    os.path.join(_TORCH, "nn", "functional"),
+    os.path.join(_TORCH, "optim"),
+    sysconfig.get_path("purelib") + os.sep,
+)
+FRAME_READERS = {"locals", "eval", "exec", "_getframe", "currentframe", "dir", "vars"}
+SKIPPED_CODES = {  # these only dispatch to `forward` and to hooks; what they call is captured by itself
+    torch.nn.Module._call_impl.__code__,
+    torch.nn.Module._wrapped_call_impl.__code__,
+}
+
+
+def never_capture(code):
+    """A frame of the compiler, of torch or of the standard library, or one that looks at its own frame."""
+    path = code.co_filename
+    if code in SKIPPED_CODES or path.startswith("<frozen"):
+        return True
+    if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
+        return True
+    if path.startswith(_TORCH) and not path.startswith(CAPTURED_FOLDERS[:3]):
+        return True
+    return not FRAME_READERS.isdisjoint(code.co_names)
+
+
+def concerns_tensors(code, function, arguments):
+    """Whether capturing this frame can pay: a tensor, a module, or torch itself is within reach."""
+    if is_resume_code(code):
+        return True
+    reachable = [*arguments, *(function.__globals__.get(name) for name in code.co_names)]
+    for cell in function.__closure__ or ():
+        try:
+            reachable.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return any(has_tensor(value, 3) for value in reachable)
+
+
+def has_tensor(value, depth):
+    if isinstance(value, (torch.Tensor, torch.nn.Module)):
+        return True
+    if isinstance(value, types.ModuleType):
+        return value is torch or value.__name__.startswith("torch.")
+    if depth == 0:
+        return False
+    if type(value) in (list, tuple):
+        return any(has_tensor(item, depth - 1) for item in value[:8])
+    if type(value) is dict:
+        return any(has_tensor(item, depth - 1) for item in list(value.values())[:8])
+    if isinstance(value, types.MethodType):
+        return has_tensor(value.__self__, depth - 1)
+    if hasattr(type(value), "__dict__") and not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return any(has_tensor(item, depth - 1) for item in list(getattr(value, "__dict__", {}).values())[:8])
+    return False
+
+
+# --- one frame ------------------------------------------------------------------------------------------
+class FrameState:
+    """What is remembered for each code object: its guard functions (for failure reports) and how often it compiled."""
+
+    def __init__(self):
+        self.compiled = []  # [(CompileOptions, guard check)], oldest first
+        self.history = []  # texts of recompile reasons
+
+
+frame_states = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def convert_frame(options, code, function, arguments):
+    """The hook's callback, bound to `options`."""
+    if never_capture(code):
+        return False
+    if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+        return None  # another compiler is tracing us
+    if not concerns_tensors(code, function, arguments):
+        return None
+    with _lock:
+        state = frame_states.setdefault(code, FrameState())
+        known = [check for known_options, check in state.compiled if known_options == options]
+        reason = recompile_reason(known, function, arguments)
+        if len(known) >= config.recompile_limit:
+            warn_limit(code, reason)
+            return False
+        with record.compilation(code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}") as entry:
+            if reason:
+                entry.recompile_reason = reason
+                state.history.append(reason)
+                record.counters["recompiles"] += 1
+                record.log("recompiles", "%s recompiles: %s", code.co_qualname, reason)
+            return compile_frame(options, code, function, arguments, state, entry)
+
+
+def compile_frame(options, code, function, arguments, state, entry):
+    try:
+        with record.stage("capture") as snapshot:
+            capture = capture_frame(options, code, function, arguments)
+            snapshot.artifact = capture
+        new_code = assemble(capture.instructions, code)
+    except errors.MinicompileError as error:
+        if options.fullgraph or (config.strict and not isinstance(error, errors.Unsupported)):
+            raise
+        note_break(entry, error)
+        return None
+    except Exception as error:  # a bug of ours: eager is still right
+        where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+        message = f"internal error while capturing {where}: {type(error).__name__}: {error}"
+        if config.strict or options.fullgraph:
+            raise errors.InternalError(message) from error
+        record.warn_once(message + "; it runs in eager")
+        return None
+    guard = capture.guards.build(code)
+    check = guard.check
+    check.guards = guard
+    state.compiled.append((options, check))
+    if capture.break_error is not None:
+        note_break(entry, capture.break_error)
+    record.log("guards", "%s\n%s", code.co_qualname, capture.guards)
+    record.log("bytecode", "%s\n%s", code.co_qualname, capture.bytecode)
+    return new_code, check
+
+
+def capture_frame(options, code, function, arguments):
+    """Run the translator over the frame, again after each `RestartAnalysis`.  Returns a Capture."""
+    named = dict(zip(frame_arguments(code), arguments))
+    break_at, attempts = None, 0
+    while True:
+        output = OutputGraph(code, function, options)
+        translator = InstructionTranslator(output, code, function, named, break_at)
+        try:
+            instructions = translator.run()
+        except RestartAnalysis as restart:
+            attempts += 1
+            if options.fullgraph:
+                raise original_error(translator, restart)
+            if break_at is not None and restart.step >= break_at.step or attempts > 3:
+                raise restart.error from None
+            break_at = restart
+            continue
+        finally:
+            output.side_effects.restore_modes()
+        output.add_alias_guards()
+        error = break_at.error if break_at is not None else None
+        return Capture(code, output.graph_module, output.guards, instructions, error)
+
+
+def original_error(translator, restart):
+    """With fullgraph=True: the exception that the user's own operation raised, or else Unsupported."""
+    if restart.error.kind == "operator raised" and translator.output.operator_error is not None:
+        translator.output.operator_error.add_note(f"raised while capturing {restart.error.user_location}")
+        return translator.output.operator_error
+    return restart.error
+
+
+def note_break(entry, error):
+    """Count a graph break once, with its reason."""
+    entry.breaks.append(error)
+    kind = getattr(error, "kind", type(error).__name__)
+    record.counters["graph_breaks"] += 1
+    record.break_reasons[kind] += 1
+    record.log("graph_breaks", "%s", error)
+
+
+def recompile_reason(checks, function, arguments):
+    """Why none of the entries fits: the first failing guard of the newest."""
+    for check in reversed(checks):
+        failure = check.guards.first_failure(function, arguments)
+        if failure is not None:
+            guard, old, new = failure
+            where = f" ({guard.user_location})" if getattr(guard, "user_location", "") else ""
+            return f"{guard}: was {old!r}, is {new!r}{where}"
+    return ""
+
+
+def warn_limit(code, reason):
+    record.warn_once(
+        f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled {config.recompile_limit} times; from now on "
+        f"it runs in eager. The guard that kept failing: {reason}. Make that value a tensor, keep it constant, or raise "
+        "minicompile.config.recompile_limit."
+    )
+
+
+# --- entering compiled regions --------------------------------------------------------------------------
+@functools.lru_cache(maxsize=None)
+def callback_for(options):
+    return functools.partial(convert_frame, options)
+
+
+def run_compiled(options, function, args, kwargs):
+    """Call `function` with the hook on."""
+    return _eval_frame.call(callback_for(options), function, *args, **kwargs)
+
+
+def run_disabled(function, args, kwargs):
+    """Call `function` with the hook off."""
+    return _eval_frame.call(None, function, *args, **kwargs)
+
+
+def reset():
+    """Forget every compiled frame."""
+    for code in list(frame_states):
+        _eval_frame.reset(code)
+    frame_states.clear()
+
+
+for _helper in (run_resume_functions, Continuation.__init__):
+    _eval_frame.skip(_helper.__code__)

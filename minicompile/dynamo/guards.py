@@ -1,0 +1,384 @@
+"""Guards: the facts that a compiled frame relies on, checked before each reuse.
+
+Goes in: `add(kind, source, expected)` wherever capture looked at something.
+Comes out: one Python function `guard(function, *arguments) -> bool`, its readable form, and, when it fails, the first
+guard that does not hold, with the old and the new value.
+Mirrors `torch/_dynamo/guards.py`.  Taught in chapter 04.
+
+A guard kind is one row in GUARD_KINDS.  Shared parents are read once: `self.layers` is one local of the guard function
+however many guards lie below it.
+"""
+
+import dataclasses
+import math
+import reprlib
+import struct
+
+import torch
+
+from .source import ConstantSource, LocalSource, Source, argument_name
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardKind:
+    """`code` is Python with `{s}` for the value and `{e}` for the expected one; `text` is what a user reads.
+
+    `cost` orders the checks, cheapest first.  `show` maps the value to what a failure report prints.
+    """
+
+    code: str
+    text: str
+    cost: int = 1
+    show: object = staticmethod(lambda value: value)
+
+
+def same_constant(value, expected):
+    """Equal in type and value, elementwise in tuples; NaN equals itself, 0.0 is not -0.0, True is not 1."""
+    if type(value) is not type(expected):
+        return False
+    if isinstance(expected, (tuple, list)):
+        return len(value) == len(expected) and all(map(same_constant, value, expected))
+    if isinstance(expected, (set, frozenset)):
+        return value == expected and sorted(map(repr, value)) == sorted(map(repr, expected))
+    if isinstance(expected, dict):
+        return same_constant(list(value.items()), list(expected.items()))
+    if isinstance(expected, float):
+        return (math.isnan(value) and math.isnan(expected)) or struct.pack("d", value) == struct.pack("d", expected)
+    if isinstance(expected, complex):
+        return same_constant(value.real, expected.real) and same_constant(value.imag, expected.imag)
+    return value == expected
+
+
+def same_keys(mapping, expected):
+    """The keys of a dict are these, in this order; keys that are no constants are compared by identity."""
+    return len(mapping) == len(expected) and all(
+        key is wanted or same_constant(key, wanted) for key, wanted in zip(mapping, expected)
+    )
+
+
+def tensor_properties(tensor):
+    """Everything about a tensor that a graph depends on, apart from its data.  sizes and strides in elements."""
+    return (
+        type(tensor),
+        tensor.dtype,
+        tuple(tensor.shape),
+        tuple(tensor.stride()) if tensor.layout is torch.strided else None,
+        tensor.requires_grad,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+        tensor.device,
+    )
+
+
+TENSOR_PROPERTY_NAMES = ("type", "dtype", "shape", "stride", "requires_grad", "dispatch keys", "device")
+
+
+def tensor_matches(tensor, expected):
+    """Cheapest and most likely to differ first."""
+    kind, dtype, shape, stride, requires_grad, keys, device = expected
+    return (
+        type(tensor) is kind
+        and tensor.shape == shape
+        and tensor.dtype is dtype
+        and tensor.requires_grad is requires_grad
+        and torch._C._dispatch_keys(tensor).raw_repr() == keys
+        and (stride is None or tensor.stride() == stride)
+        and tensor.device == device
+    )
+
+
+def all_distinct(*tensors):
+    """No two of these tensors are one object."""
+    return len(set(map(id, tensors))) == len(tensors)
+
+
+def slot_is_unset(instance, descriptor):
+    """A slot holds nothing (no user code runs)."""
+    try:
+        descriptor.__get__(instance)
+    except AttributeError:
+        return True
+    return False
+
+
+def has_no_hooks(module):
+    """A module call is then just its `forward`."""
+    return not (
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+_module_hooks = torch.nn.modules.module
+
+
+def no_global_hooks():
+    """No hook that is registered for all modules."""
+    return not (
+        _module_hooks._global_forward_hooks
+        or _module_hooks._global_forward_pre_hooks
+        or _module_hooks._global_backward_hooks
+        or _module_hooks._global_backward_pre_hooks
+    )
+
+
+def ambient_state():
+    """The thread's modes that change what an operator does."""
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+        torch.get_autocast_dtype("cpu"),
+        torch.get_autocast_dtype("cuda"),
+        torch.is_autocast_cache_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        torch._C._is_torch_function_enabled(),
+    )
+
+
+AMBIENT_NAMES = (
+    "torch.is_grad_enabled()",
+    "torch.is_inference_mode_enabled()",
+    "torch.get_default_dtype()",
+    "torch.is_autocast_enabled('cpu')",
+    "torch.is_autocast_enabled('cuda')",
+    "torch.get_autocast_dtype('cpu')",
+    "torch.get_autocast_dtype('cuda')",
+    "torch.is_autocast_cache_enabled()",
+    "torch.are_deterministic_algorithms_enabled()",
+    "number of torch function modes",
+    "number of torch dispatch modes",
+    "torch functions enabled",
+)
+
+GUARD_KINDS = {
+    "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
+    "is": GuardKind("{s} is {e}", "{n} is {t}", 1),
+    "equals": GuardKind("same_constant({s}, {e})", "{n} == {e!r}", 2),
+    "truth": GuardKind("bool({s}) is {e}", "bool({n}) is {e!r}", 2, bool),
+    "length": GuardKind("len({s}) == {e}", "len({n}) == {e!r}", 1, len),
+    "keys": GuardKind("same_keys({s}, {e})", "list({n}) == {k}", 4, list),
+    "has_key": GuardKind("{e} in {s}", "{e!r} in {n}", 2),
+    "lacks_key": GuardKind("{e} not in {s}", "{e!r} not in {n}", 2),
+    "lacks_attribute": GuardKind("{e} not in {s}.__dict__", "{e!r} not in {n}.__dict__", 2),
+    "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {e!r})", 2),
+    "slot_unset": GuardKind("slot_is_unset({s}, {e})", "{t} is not set on {n}", 3),
+    "code": GuardKind("{s}.__code__ is {e}", "{n}.__code__ is {t}", 2, lambda f: getattr(f, "__code__", f)),
+    "iterator_state": GuardKind("{s}.__reduce__()[-1] == {e}", "position of {n} is {e!r}", 6),
+    "no_hooks": GuardKind("has_no_hooks({s})", "{n} has no hooks", 3, lambda m: "hooks set"),
+    "tensor": GuardKind("tensor_matches({s}, {e})", "{n} is {p}", 5, tensor_properties),
+}
+INLINE_VALUES = (int, bool, str, type(None))  # expected values that the generated code can spell
+
+
+@dataclasses.dataclass
+class Guard:
+    """One fact: `kind` (a row of GUARD_KINDS) about the value at `source`, and the user's line that needed it."""
+
+    kind: str
+    source: Source
+    expected: object
+    user_location: str = ""
+
+    def __str__(self):
+        row, name = GUARD_KINDS[self.kind], self.source.name
+        expected = self.expected
+        title = getattr(expected, "__qualname__", None) or getattr(expected, "co_name", None) or reprlib.repr(expected)
+        keys = [k if isinstance(k, INLINE_VALUES) else type(k).__name__ for k in expected] if self.kind == "keys" else ""
+        text = row.text.format(n=name, e=expected, t=title, k=keys, p=describe_tensor(expected, self.kind))
+        return text
+
+    def __repr__(self):
+        return f"{self}  # {self.user_location}" if self.user_location else str(self)
+
+
+def describe_tensor(expected, kind):
+    """`float32[2, 3] stride (3, 1) on cpu, requires_grad=False`, from tensor_properties."""
+    if kind != "tensor":
+        return ""
+    cls, dtype, shape, stride, requires_grad, _, device = expected
+    return f"{cls.__name__} {str(dtype)[6:]}{list(shape)} stride {stride} on {device}, requires_grad={requires_grad}"
+
+
+@dataclasses.dataclass
+class AliasGuard:
+    """Two sources are one tensor (`same`), or all of these sources are different tensors."""
+
+    sources: tuple
+    same: bool
+    user_location: str = ""
+    kind = "alias"
+
+    def __str__(self):
+        if self.same:
+            return " is ".join(s.name for s in self.sources)
+        return f"{', '.join(s.name for s in self.sources)} are different tensors"
+
+    __repr__ = __str__
+
+
+class GuardSet:
+    """The guards of one compiled frame, in the order in which capture needed them."""
+
+    def __init__(self):
+        self.guards = {}
+        self.ambient = ambient_state()
+        self.global_hooks = False  # whether some module call relied on there being none
+
+    def add(self, kind, source, expected=None, user_location=""):
+        key = (kind, source, id(expected) if kind in ("is", "code", "type") else repr(expected))
+        self.guards.setdefault(key, Guard(kind, source, expected, user_location))
+
+    def add_alias(self, sources, same, user_location=""):
+        self.guards.setdefault(("alias", sources, same), AliasGuard(sources, same, user_location))
+
+    def __iter__(self):
+        return iter(self.guards.values())
+
+    def __len__(self):
+        return len(self.guards)
+
+    def __repr__(self):
+        lines = [f"{name} is {value}" for name, value in zip(AMBIENT_NAMES[:3], self.ambient)]
+        return "\n".join(lines + [repr(g) for g in self])
+
+    def build(self, code):
+        """Compile the checks for frames of `code` into one function.  Returns a GuardFunction."""
+        return GuardFunction(self, code)
+
+
+class GuardFunction:
+    """Callable as `guard(function, *arguments)`; keeps the Python text that it was made of."""
+
+    def __init__(self, guard_set, code):
+        self.guard_set = guard_set
+        self.arguments = frame_arguments(code)
+        self.writer = GuardWriter(code)
+        ordered = sorted(guard_set, key=lambda g: GUARD_KINDS[g.kind].cost if g.kind in GUARD_KINDS else 9)
+        self.source_text = self.writer.function_text(ordered, self.arguments, guard_set)
+        exec(compile(self.source_text, "<guards>", "exec"), self.writer.namespace)
+        self.check = self.writer.namespace["guard"]
+
+    def first_failure(self, function, arguments):
+        """(guard or text, old value, new value) of the first check that fails, in the user's order; None if all hold."""
+        for name, old, new in zip(AMBIENT_NAMES, self.guard_set.ambient, ambient_state()):
+            if old != new:
+                return name, old, new
+        for guard in self.guard_set:
+            failed = self._evaluate(guard, function, arguments)
+            if failed is not None:
+                return failed
+        if self.guard_set.global_hooks and not no_global_hooks():
+            return "global module hooks", "none", "some"
+        return None
+
+    def _evaluate(self, guard, function, arguments):
+        writer = GuardWriter(self.writer.code)
+        text = writer.function_text([guard], self.arguments, None)
+        exec(compile(text, "<guards>", "exec"), writer.namespace)
+        if writer.namespace["guard"](function, *arguments):
+            return None
+        if guard.kind == "alias":
+            return guard, "one object" if guard.same else "different", "different" if guard.same else "one object"
+        reader = GuardWriter(self.writer.code)
+        text = reader.value_text(guard.source, self.arguments)
+        exec(compile(text, "<guards>", "exec"), reader.namespace)
+        try:
+            value = GUARD_KINDS[guard.kind].show(reader.namespace["value"](function, *arguments))
+        except GUARD_READ_ERRORS as error:
+            value = f"unreadable ({type(error).__name__})"
+        if guard.kind == "tensor" and isinstance(value, tuple):
+            for name, old, new in zip(TENSOR_PROPERTY_NAMES, guard.expected, value):
+                if old != new:
+                    return f"{guard.source.name}.{name}", old, new
+        return guard, guard.expected, value
+
+
+GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+
+
+def frame_arguments(code):
+    """The argument names of a frame in the order of its first locals: positional, keyword-only, *args, **kwargs."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return code.co_varnames[:count]
+
+
+class GuardWriter:
+    """Writes the text of a guard function: one local for each source that is read, each parent before its child."""
+
+    def __init__(self, code):
+        self.code = code
+        self.lines, self.read, self.bound = [], {}, {}
+        self.namespace = {
+            "same_constant": same_constant,
+            "same_keys": same_keys,
+            "tensor_matches": tensor_matches,
+            "has_no_hooks": has_no_hooks,
+            "slot_is_unset": slot_is_unset,
+            "no_global_hooks": no_global_hooks,
+            "all_distinct": all_distinct,
+            "ambient_state": ambient_state,
+            "GUARD_READ_ERRORS": GUARD_READ_ERRORS,
+            "__freevars": code.co_freevars,
+        }
+
+    def bind(self, value, hint):
+        """The name of `value` in the guard function's globals."""
+        key = id(value)
+        if key not in self.bound:
+            name = f"{hint}_{len(self.bound)}"
+            self.bound[key] = name
+            self.namespace[name] = value
+        return self.bound[key]
+
+    def value(self, source):
+        """The local that holds the value at `source`, reading it first if need be."""
+        if source not in self.read:
+            if isinstance(source, ConstantSource):
+                return self.bind(source.value, "object")
+            parent = self.value(source.parent) if source.parent is not None else None
+            expression = source.expression(parent)
+            if expression is None:  # a CallSource
+                arguments = "".join(f", {argument!r}" for argument in source.arguments)
+                expression = f"{self.bind(source.function, 'function')}({parent}{arguments})"
+            if isinstance(source, LocalSource):
+                return expression
+            name = f"value_{len(self.read)}"
+            self.read[source] = name
+            self.lines.append(f"{name} = {expression}")
+        return self.read[source]
+
+    def condition(self, guard):
+        if guard.kind == "alias":
+            values = [self.value(s) for s in guard.sources]
+            return " is ".join(values) if guard.same else f"all_distinct({', '.join(values)})"
+        subject, expected = self.value(guard.source), guard.expected
+        spelled = repr(expected) if type(expected) in INLINE_VALUES else self.bind(expected, "expected")
+        if guard.kind == "equals" and type(expected) in INLINE_VALUES:
+            if expected is None or isinstance(expected, bool):
+                return f"{subject} is {spelled}"
+            return f"(type({subject}) is {type(expected).__name__} and {subject} == {spelled})"
+        return GUARD_KINDS[guard.kind].code.format(s=subject, e=spelled)
+
+    def function_text(self, guards, arguments, guard_set):
+        for guard in guards:
+            condition = self.condition(guard)
+            self.lines.append(f"if not {condition}: return False")
+        if guard_set is not None:
+            self.lines.insert(0, f"if ambient_state() != {self.bind(guard_set.ambient, 'ambient')}: return False")
+            if guard_set.global_hooks:
+                self.lines.insert(1, "if not no_global_hooks(): return False")
+        return self._definition("guard", arguments, "return True", "return False")
+
+    def value_text(self, source, arguments):
+        result = self.value(source)
+        return self._definition("value", arguments, f"return {result}", "raise")
+
+    def _definition(self, name, arguments, last, on_error):
+        parameters = ", ".join(["__function", *map(argument_name, arguments)])
+        body = "\n".join(f"        {line}" for line in [*self.lines, last])
+        return (
+            f"def {name}({parameters}):\n    try:\n{body}\n    except GUARD_READ_ERRORS:\n        {on_error}\n"
+        )

@@ -1,0 +1,529 @@
+"""The opcodes: one method each, named like the (normalised) instruction, acting on a stack of trackers.
+
+Goes in: an `Instruction` of the set that the head of `bytecode.py` describes.  Comes out: changed stack, locals, cells,
+or a jump.  Mirrors the opcode methods of `torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
+
+A new opcode is one method.  Operators share one table each.
+"""
+
+import operator
+
+from .source import ConstantSource, ItemSource
+from .variables.base import ObservedException, unsupported
+from .variables.functions import CellVariable, NestedFunctionVariable
+
+BINARY_OPERATORS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "+=": operator.iadd,
+    "-=": operator.isub,
+    "*=": operator.imul,
+    "/=": operator.itruediv,
+    "//=": operator.ifloordiv,
+    "%=": operator.imod,
+    "**=": operator.ipow,
+    "@=": operator.imatmul,
+    "&=": operator.iand,
+    "|=": operator.ior,
+    "^=": operator.ixor,
+    "<<=": operator.ilshift,
+    ">>=": operator.irshift,
+}
+COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def unary(function):
+    def method(self, instruction):
+        self.push(self.call(function, self.pop()))
+
+    return method
+
+
+def build_container(make):
+    def method(self, instruction):
+        self.push(make(self, self.pop_lazies(instruction.arg)))
+
+    return method
+
+
+def mutate_container(name):
+    """LIST_APPEND and its kin: the container is `arg` deep below the operand."""
+
+    def method(self, instruction):
+        value = self.pop_lazy()
+        self.stack[-instruction.arg].realize().call_method(self, name, [value], {})
+
+    return method
+
+
+class Opcodes:
+    """Mixin of every translator."""
+
+    # --- stack and locals ---------------------------------------------------------------------------
+    def NOP(self, instruction):
+        pass
+
+    COPY_FREE_VARS = SETUP_ANNOTATIONS = NOP
+
+    def RESUME(self, instruction):
+        self.started = True
+
+    def POP_TOP(self, instruction):
+        self.pop_lazy()
+
+    END_FOR = POP_TOP
+
+    def COPY(self, instruction):
+        self.push(self.stack[-instruction.arg])
+
+    def SWAP(self, instruction):
+        stack, depth = self.stack, instruction.arg
+        stack[-1], stack[-depth] = stack[-depth], stack[-1]
+
+    def LOAD_CONST(self, instruction):
+        self.push(self.build(instruction.argval))
+
+    def LOAD_FAST(self, instruction):
+        name = instruction.argval
+        if name not in self.locals:
+            self.raise_unbound(name)
+        self.push(self.locals[name])
+
+    def raise_unbound(self, name):
+        text = f"cannot access local variable '{name}' where it is not associated with a value"
+        self.raise_observed(UnboundLocalError, text)
+
+    def STORE_FAST(self, instruction):
+        from .symbolic_convert import UnboundVariable
+
+        value = self.pop_lazy()
+        if isinstance(value, UnboundVariable):
+            self.locals.pop(instruction.argval, None)
+        else:
+            self.locals[instruction.argval] = value
+
+    def DELETE_FAST(self, instruction):
+        if instruction.argval not in self.locals:
+            self.raise_unbound(instruction.argval)
+        del self.locals[instruction.argval]
+
+    def LOAD_FAST_AND_CLEAR(self, instruction):
+        from .symbolic_convert import UnboundVariable
+
+        self.push(self.locals.pop(instruction.argval, None) or UnboundVariable())
+
+    # --- cells --------------------------------------------------------------------------------------
+    def MAKE_CELL(self, instruction):
+        key = instruction.argval
+        frame_name = key if self.parent is None and not self.started else None
+        self.cells[key] = cell = CellVariable(frame_name=frame_name)
+        if key in self.locals:  # an argument moves into its cell
+            value = self.locals.pop(key)
+            if frame_name is not None:
+                cell.contents = value  # the frame's own prologue does the same
+            else:
+                self.side_effects.store_cell(cell, value)
+
+    def cell(self, key):
+        return self.cells[key[0] if isinstance(key, tuple) else key]
+
+    def LOAD_CLOSURE(self, instruction):
+        self.push(self.cell(instruction.argval))
+
+    def LOAD_DEREF(self, instruction):
+        contents = self.cell(instruction.argval).load(self)
+        if contents is None:
+            name = instruction.argval
+            free = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+            self.raise_observed(NameError, free)
+        self.push(contents)
+
+    def STORE_DEREF(self, instruction):
+        self.side_effects.store_cell(self.cell(instruction.argval), self.pop_lazy())
+
+    def DELETE_DEREF(self, instruction):
+        self.side_effects.store_cell(self.cell(instruction.argval), self.side_effects.DELETED)
+
+    # --- globals and imports ------------------------------------------------------------------------
+    def LOAD_GLOBAL(self, instruction):
+        self.push(self.load_global(instruction.argval))
+
+    LOAD_NAME = LOAD_GLOBAL
+
+    def STORE_GLOBAL(self, instruction):
+        self.store_global(instruction.argval, self.pop_lazy())
+
+    def DELETE_GLOBAL(self, instruction):
+        self.load_global(instruction.argval)
+        self.store_global(instruction.argval, self.side_effects.DELETED)
+
+    def store_global(self, name, value):
+        self.side_effects.store_global(self.globals_dict, name, self.globals_source, value)
+
+    def IMPORT_NAME(self, instruction):
+        names, level = self.pop().as_python_constant(), self.pop_constant_below()
+        self.push(self.fold_python(__import__, [instruction.argval, self.globals_dict, None, names, level], {}))
+
+    def pop_constant_below(self):
+        return self.pop().as_python_constant()
+
+    def IMPORT_FROM(self, instruction):
+        try:
+            self.push(self.stack[-1].realize().var_getattr(self, instruction.argval))
+        except ObservedException as observed:
+            if not self.exception_matches(observed, AttributeError):
+                raise
+            self.raise_observed(ImportError, f"cannot import name {instruction.argval!r}")
+
+    def LOAD_ASSERTION_ERROR(self, instruction):
+        self.push(self.build(AssertionError))
+
+    # --- attributes and items -----------------------------------------------------------------------
+    def LOAD_ATTR(self, instruction):
+        self.push(self.call(getattr, self.pop(), self.build(instruction.argval)))
+
+    def STORE_ATTR(self, instruction):
+        target, value = self.pop(), self.pop_lazy()
+        self.call(setattr, target, self.build(instruction.argval), value)
+
+    def DELETE_ATTR(self, instruction):
+        self.call(delattr, self.pop(), self.build(instruction.argval))
+
+    def LOAD_SUPER_ATTR(self, instruction):
+        name, _ = instruction.argval
+        instance, cls, super_ = self.pop(), self.pop(), self.pop()
+        self.push(super_.call_function(self, [cls, instance], {}).var_getattr(self, name))
+
+    def BINARY_SUBSCR(self, instruction):
+        key, container = self.pop(), self.pop()
+        self.push(self.call(operator.getitem, container, key))
+
+    def STORE_SUBSCR(self, instruction):
+        key, container, value = self.pop(), self.pop(), self.pop_lazy()
+        self.call(operator.setitem, container, key, value)
+
+    def DELETE_SUBSCR(self, instruction):
+        key, container = self.pop(), self.pop()
+        self.call(operator.delitem, container, key)
+
+    # --- operators ----------------------------------------------------------------------------------
+    def BINARY_OP(self, instruction):
+        right, left = self.pop(), self.pop()
+        self.push(self.call(BINARY_OPERATORS[instruction.argval], left, right))
+
+    def COMPARE_OP(self, instruction):
+        right, left = self.pop(), self.pop()
+        self.push(self.call(COMPARISONS[instruction.argval], left, right))
+
+    def IS_OP(self, instruction):
+        right, left = self.pop(), self.pop()
+        self.push(self.build(self.is_same(left, right) is not bool(instruction.arg)))
+
+    def CONTAINS_OP(self, instruction):
+        container, item = self.pop(), self.pop()
+        found = self.call(operator.contains, container, item)
+        self.push(self.build(not self.truth(found)) if instruction.arg else found)
+
+    UNARY_POSITIVE = unary(operator.pos)
+    UNARY_NEGATIVE = unary(operator.neg)
+    UNARY_INVERT = unary(operator.invert)
+    UNARY_NOT = unary(operator.not_)
+    GET_ITER = unary(iter)
+
+    def TO_BOOL(self, instruction):
+        self.push(self.build(self.truth(self.pop())))
+
+    # --- building containers ------------------------------------------------------------------------
+    BUILD_TUPLE = build_container(lambda self, items: self.build_tuple(items))
+    BUILD_LIST = build_container(lambda self, items: self.build_list(items))
+    BUILD_SET = build_container(lambda self, items: self.call(set, self.build_tuple(items)))
+    BUILD_SLICE = build_container(lambda self, items: self.call(slice, *items))
+    BUILD_STRING = build_container(
+        lambda self, items: self.build("".join(item.realize().as_python_constant() for item in items))
+    )
+
+    def BUILD_MAP(self, instruction):
+        items = self.pop_lazies(2 * instruction.arg)
+        self.push(self.build_map(items[::2], items[1::2]))
+
+    def BUILD_CONST_KEY_MAP(self, instruction):
+        keys = [self.build(key) for key in self.pop().as_python_constant()]
+        self.push(self.build_map(keys, self.pop_lazies(instruction.arg)))
+
+    def build_map(self, keys, values):
+        result = self.build_dict({})
+        for key, value in zip(keys, values):
+            result.call_method(self, "__setitem__", [key, value], {})
+        return result
+
+    LIST_APPEND = mutate_container("append")
+    LIST_EXTEND = mutate_container("extend")
+    SET_ADD = mutate_container("add")
+    SET_UPDATE = mutate_container("update")
+    DICT_UPDATE = mutate_container("update")
+
+    def MAP_ADD(self, instruction):
+        value, key = self.pop_lazy(), self.pop_lazy()
+        self.stack[-instruction.arg].realize().call_method(self, "__setitem__", [key, value], {})
+
+    def DICT_MERGE(self, instruction):
+        """`f(**a, **b)`: a repeated key is a TypeError."""
+        extra = self.pop()
+        target = self.stack[-instruction.arg].realize()
+        for key in self.call(list, extra).unpack(self):
+            if self.truth(target.call_method(self, "__contains__", [key], {})):
+                name = key.as_python_constant()
+                self.raise_observed(TypeError, f"got multiple values for keyword argument '{name}'")
+        target.call_method(self, "update", [extra], {})
+
+    def LIST_TO_TUPLE(self, instruction):
+        self.push(self.build_tuple(self.pop().unpack(self)))
+
+    def UNPACK_SEQUENCE(self, instruction):
+        items, count = self.pop().unpack(self), instruction.arg
+        if len(items) != count:
+            few = f"not enough values to unpack (expected {count}, got {len(items)})"
+            self.raise_observed(
+                ValueError, few if len(items) < count else f"too many values to unpack (expected {count})"
+            )
+        self.stack.extend(reversed(items))
+
+    def UNPACK_EX(self, instruction):
+        before, after = instruction.arg & 255, instruction.arg >> 8
+        items = self.pop().unpack(self)
+        if len(items) < before + after:
+            text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
+            self.raise_observed(ValueError, text)
+        end = len(items) - after
+        self.stack.extend(reversed([*items[:before], self.build_list(items[before:end]), *items[end:]]))
+
+    # --- control ------------------------------------------------------------------------------------
+    def JUMP(self, instruction):
+        self.jump(instruction.argval)
+
+    def POP_JUMP_IF_TRUE(self, instruction):
+        if self.truth(self.pop()):
+            self.jump(instruction.argval)
+
+    def POP_JUMP_IF_FALSE(self, instruction):
+        if not self.truth(self.pop()):
+            self.jump(instruction.argval)
+
+    def is_none(self, tracker):
+        return tracker.is_python_constant() and tracker.as_python_constant() is None
+
+    def POP_JUMP_IF_NONE(self, instruction):
+        if self.is_none(self.pop()):
+            self.jump(instruction.argval)
+
+    def POP_JUMP_IF_NOT_NONE(self, instruction):
+        if not self.is_none(self.pop()):
+            self.jump(instruction.argval)
+
+    def FOR_ITER(self, instruction):
+        try:
+            self.push(self.stack[-1].realize().next(self))
+        except ObservedException as stop:
+            if not self.exception_matches(stop, StopIteration):
+                raise
+            self.pop_lazy()
+            self.jump(instruction.argval)
+
+    def RETURN_VALUE(self, instruction):
+        self.return_value = self.pop_lazy()
+
+    # --- calls and functions ------------------------------------------------------------------------
+    def CALL(self, instruction):
+        call = instruction.argval
+        values = self.pop_lazies(call.nargs)
+        split = len(values) - len(call.kwnames)
+        kwargs = dict(zip(call.kwnames, values[split:]))
+        function = self.pop()
+        self.push(function.call_function(self, values[:split], kwargs))
+
+    def CALL_FUNCTION_EX(self, instruction):
+        kwargs = self.pop() if instruction.argval else None
+        args = self.pop().unpack(self)
+        named = {}
+        if kwargs is not None:
+            for key in self.call(list, kwargs).unpack(self):
+                value = kwargs.call_method(self, "__getitem__", [key], {})
+                named[key.realize().as_python_constant()] = value
+        self.push(self.pop().call_function(self, args, named))
+
+    def MAKE_FUNCTION(self, instruction):
+        flags, code = instruction.arg or 0, self.pop().as_python_constant()
+        cells = self.pop().unpack(self) if flags & 8 else []
+        annotations = self.pop_lazy() if flags & 4 else None
+        kw_defaults = self.pop() if flags & 2 else None
+        defaults = self.pop().unpack(self) if flags & 1 else []
+        named = {}
+        if kw_defaults is not None:
+            for key in self.call(list, kw_defaults).unpack(self):
+                named[key.as_python_constant()] = kw_defaults.call_method(self, "__getitem__", [key], {})
+        self.push(
+            NestedFunctionVariable(
+                code, self.globals_dict, self.globals_source, defaults, named, cells, self.annotations_of(annotations)
+            )
+        )
+
+    def annotations_of(self, tracker):
+        """MAKE_FUNCTION gets a flat tuple of names and values; kept as a dict by name."""
+        if tracker is None:
+            return None
+        items = tracker.realize().unpack(self)
+        return {k.as_python_constant(): v for k, v in zip(items[::2], items[1::2])}
+
+    def LOAD_BUILD_CLASS(self, instruction):
+        unsupported("class statement", "a class is defined inside the compiled function", "define it outside")
+
+    # --- strings ------------------------------------------------------------------------------------
+    def FORMAT_VALUE(self, instruction):
+        conversion, has_spec = instruction.argval
+        spec = self.pop() if has_spec else self.build("")
+        value = self.pop()
+        if conversion is not None:
+            value = self.call(conversion, value)
+        self.push(self.call(format, value, spec))
+
+    def CONVERT_VALUE(self, instruction):
+        self.push(self.call(instruction.argval, self.pop()))
+
+    # --- exceptions ---------------------------------------------------------------------------------
+    def handled_exception(self):
+        """What `raise` without arguments raises again: the innermost exception being handled here or by a caller."""
+        frame = self
+        while frame is not None:
+            if frame.handling:
+                return frame.handling[-1]
+            frame = frame.parent
+        return None
+
+    def RAISE_VARARGS(self, instruction):
+        cause = self.pop() if instruction.arg == 2 else None
+        if instruction.arg == 0:
+            current = self.handled_exception()
+            if current is None:
+                self.raise_observed(RuntimeError, "No active exception to reraise")
+            raise ObservedException(current)
+        raise ObservedException(self.as_exception(self.pop(), cause))
+
+    def as_exception(self, value, cause):
+        """`raise value from cause`: a class is called; anything but an exception is a TypeError."""
+        value = self.exception_instance(value)
+        if not issubclass(value.python_type(), BaseException):
+            self.raise_observed(TypeError, "exceptions must derive from BaseException")
+        if cause is not None:
+            value.set_context(self, "__cause__", None if self.is_none(cause) else self.exception_instance(cause))
+        context = self.handled_exception()
+        if context is not None and context is not value:
+            value.set_context(self, "__context__", context)
+        return value
+
+    def exception_instance(self, value):
+        is_class = issubclass(value.python_type(), type)
+        return value.call_function(self, [], {}).realize() if is_class else value
+
+    def PUSH_EXC_INFO(self, instruction):
+        exception = self.pop_lazy()
+        self.push(self.handled_exception() or self.build(None))
+        self.push(exception)
+        self.handling.append(exception)
+
+    def POP_EXCEPT(self, instruction):
+        self.pop_lazy()
+        self.handling.pop()
+
+    def CHECK_EXC_MATCH(self, instruction):
+        wanted = self.pop()
+        self.push(self.build(issubclass(self.stack[-1].realize().python_type(), wanted.as_python_constant())))
+
+    def RERAISE(self, instruction):
+        raise ObservedException(self.pop())
+
+    def BEFORE_WITH(self, instruction):
+        manager = self.pop()
+        exit_method = self.call(getattr, manager, self.build("__exit__"))
+        self.push(exit_method)
+        self.push(self.call(getattr, manager, self.build("__enter__")).call_function(self, [], {}))
+
+    def WITH_EXCEPT_START(self, instruction):
+        """Stack: exit, lasti, previous exception, exception."""
+        exception = self.stack[-1].realize()
+        arguments = [self.build(exception.python_type()), exception, self.build(None)]
+        self.push(self.stack[-4].realize().call_function(self, arguments, {}))
+
+    # --- match statements ---------------------------------------------------------------------------
+    def GET_LEN(self, instruction):
+        self.push(self.call(len, self.stack[-1]))
+
+    def MATCH_SEQUENCE(self, instruction):
+        self.push(self.build(bool(self.stack[-1].realize().python_type().__flags__ & (1 << 5))))
+
+    def MATCH_MAPPING(self, instruction):
+        self.push(self.build(bool(self.stack[-1].realize().python_type().__flags__ & (1 << 6))))
+
+    def MATCH_KEYS(self, instruction):
+        from . import polyfills
+
+        self.push(self.call_polyfill(polyfills.match_keys, self.stack[-2], self.stack[-1]))
+
+    def MATCH_CLASS(self, instruction):
+        from . import polyfills
+
+        names, cls, subject = self.pop(), self.pop(), self.pop()
+        count = self.build(instruction.arg)
+        self.push(self.call_polyfill(polyfills.match_class, subject, cls, count, names))
+
+    # --- generators (run by GeneratorVariable) ------------------------------------------------------
+    def RETURN_GENERATOR(self, instruction):
+        self.push(self.build(None))  # what the POP_TOP behind it removes
+
+    def YIELD_VALUE(self, instruction):
+        self.yielded = self.pop_lazy()
+
+    def GET_YIELD_FROM_ITER(self, instruction):
+        value = self.pop()
+        self.push(value if hasattr(value, "send") else self.call(iter, value))
+
+    def SEND(self, instruction):
+        """`yield from`: pass the sent value on.  At the end: the result, with the receiver below it if END_SEND comes."""
+        value, receiver = self.pop(), self.stack[-1].realize()
+        try:
+            if hasattr(receiver, "send"):
+                self.push(receiver.send(self, value))
+            elif self.is_none(value):
+                self.push(receiver.next(self))
+            else:
+                self.push(receiver.call_method(self, "send", [value], {}))
+        except ObservedException as stop:
+            if not self.exception_matches(stop, StopIteration):
+                raise
+            if instruction.argval.opname != "END_SEND":
+                self.pop_lazy()
+            self.push(self.call(getattr, stop.variable, self.build("value")))
+            self.jump(instruction.argval)
+
+    def END_SEND(self, instruction):
+        result = self.pop_lazy()
+        self.pop_lazy()
+        self.push(result)
+

@@ -1,0 +1,152 @@
+"""OutputGraph: everything that the capture of one frame has collected so far.
+
+Goes in: graph operations, inputs, guards and side effects, reported by the translator and the trackers.
+Comes out: an FX `GraphModule` handed to the backend, and the compiled function that the new bytecode calls.
+Mirrors `torch/_dynamo/output_graph.py`.  Taught in chapter 03.
+"""
+
+import dataclasses
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from .. import config, errors, record
+from . import builder
+from .guards import GuardSet
+from .side_effects import SideEffects
+from .source import Source
+from .variables.base import LazyVariable
+
+
+@dataclasses.dataclass
+class GraphInput:
+    """One placeholder: how to read it at run time, and what capture knows about it."""
+
+    source: Source
+    node: fx.Node
+    fake: FakeTensor
+    value: torch.Tensor  # the tensor that was there during capture
+
+
+class OutputGraph:
+    """The graph under construction, with its inputs, guards, side effects and the trackers of existing objects."""
+
+    def __init__(self, code, function, compile_options):
+        self.code, self.function, self.options = code, function, compile_options
+        self.graph = fx.Graph()
+        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False)
+        self.inputs = []
+        self.guards = GuardSet()
+        self.side_effects = SideEffects(self)
+        self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker)
+        self.current_translator = None  # the innermost frame being run
+        self.root_cells = {}
+        self.operator_error = None  # what the last operator raised on fake tensors
+        self.graph_module = None
+        self.constants = {}  # tensors made by code outside the graph, as attributes of the GraphModule
+
+    @property
+    def user_location(self):
+        """file:line of the innermost running frame that is not torch's own code."""
+        frame = self.current_translator
+        while frame is not None and frame.parent is not None and "/torch/" in frame.code.co_filename:
+            frame = frame.parent
+        return frame.location() if frame is not None else ""
+
+    # --- values -------------------------------------------------------------------------------------
+    def lazy(self, value, source):
+        """A tracker for an existing value that is neither wrapped nor guarded until somebody looks."""
+        return LazyVariable(self, value, source)
+
+    def wrap(self, value, source):
+        """The tracker of an existing object; one object has one tracker, however many paths lead to it."""
+        return builder.wrap(self, value, source)
+
+    def guard(self, kind, source, expected=None):
+        if source is not None:
+            self.guards.add(kind, source, expected, self.user_location)
+
+    # --- the graph ----------------------------------------------------------------------------------
+    def create_node(self, op, target, args=(), kwargs=None):
+        """Add a graph operation and note the user's line on it."""
+        node = self.graph.create_node(op, target, args, kwargs or {})
+        node.meta["stack_trace"] = self.user_location
+        return node
+
+    def add_input(self, tensor, source):
+        """A placeholder for a tensor that exists outside; returns (node, fake)."""
+        fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_")
+        last = self.inputs[-1].node if self.inputs else self.graph._root
+        with self.graph.inserting_after(last):
+            node = self.graph.placeholder(name or "argument")
+        node.meta["example_value"] = fake
+        self.inputs.append(GraphInput(source, node, fake, tensor))
+        return node, fake
+
+    def input_value(self, variable):
+        """The real tensor behind an input's tracker, as it was when capture began."""
+        return next(i.value for i in self.inputs if i.node is variable.node)
+
+    def add_constant(self, tensor):
+        """A tensor that capture itself made outside the graph becomes an attribute of the GraphModule."""
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = tensor
+        node = self.create_node("get_attr", name)
+        return node, self.fake_mode.from_tensor(tensor, static_shapes=True)
+
+    def has_operations(self):
+        return any(node.op not in ("placeholder", "get_attr", "output") for node in self.graph.nodes)
+
+    def compile_graph(self, outputs):
+        """Finish the graph with these output nodes and compile it.  Returns (callable, its GraphInputs)."""
+        self.graph.output(tuple(outputs))
+        for graph_input in list(self.inputs):
+            if not graph_input.node.users:
+                self.graph.erase_node(graph_input.node)
+                self.inputs.remove(graph_input)
+        holder = torch.nn.Module()
+        for name, tensor in self.constants.items():
+            holder.register_buffer(name, tensor, persistent=False)
+        gm = fx.GraphModule(holder, self.graph, class_name="CapturedGraph")
+        record.counters["graphs"] += 1
+        record.log("graph_code", "%s", gm.print_readable(print_output=False))
+        self.graph_module = gm
+        fakes = [graph_input.fake for graph_input in self.inputs]
+        return self.call_backend(gm, fakes), self.inputs
+
+    def call_backend(self, gm, example_inputs):
+        """The backend's callable; under a backend error the captured graph itself, run by eager (strict: raise)."""
+        try:
+            compiled = self.options.backend(gm, example_inputs)
+        except errors.Unsupported:
+            raise
+        except Exception as error:
+            failure = errors.BackendCompilerFailed(
+                f"backend {self.options.backend_name} raised {type(error).__name__}: {error} (in {self.user_location})"
+            )
+            if config.strict:
+                raise failure from error
+            record.warn_once(str(failure))
+            return gm.forward
+        if not callable(compiled):
+            raise errors.BackendCompilerFailed(f"backend {self.options.backend_name} returned {compiled!r}")
+        return compiled
+
+    # --- aliasing -----------------------------------------------------------------------------------
+    def remember(self, value, variable):
+        """From now on `value` is tracked by `variable` (and kept alive, so that its id stays its own)."""
+        self.variables_by_id[id(value)] = (value, variable)
+        return variable
+
+    def known(self, value):
+        entry = self.variables_by_id.get(id(value))
+        return entry[1] if entry is not None else None
+
+    def add_alias_guards(self):
+        """Tensor inputs are different objects, as they were now."""
+        sources = tuple(graph_input.source for graph_input in self.inputs)
+        if len(sources) > 1:
+            self.guards.add_alias(sources, same=False)
+

@@ -1,0 +1,451 @@
+"""Functions and iterators of the standard library that are written in C, written here in Python.
+
+Goes in and comes out: what the originals take and give.  The translator inlines these in place of the originals (the
+table is in `variables/builtins.py`), so an algorithm needs no tracker of its own: iterators keep their state in
+attributes, so a graph break in the middle of a loop leaves a working iterator behind.
+Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
+"""
+
+import operator
+
+
+# --- functools and math ---------------------------------------------------------------------------------
+class _Missing:
+    """The default of an argument that may be None."""
+
+
+def reduce(function, iterable, initial=_Missing):
+    iterator = iter(iterable)
+    if initial is _Missing:
+        for initial in iterator:  # noqa: B007 (the first element is the start)
+            break
+        else:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    for item in iterator:
+        initial = function(initial, item)
+    return initial
+
+
+def prod(iterable, /, *, start=1):
+    for item in iterable:
+        start = start * item
+    return start
+
+
+def cmp_to_key(compare):
+    return lambda value: _ComparedBy(compare, value)
+
+
+class _ComparedBy:
+    def __init__(self, compare, obj):
+        self.compare, self.obj = compare, obj
+
+    def __lt__(self, other):
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other):
+        return self.compare(self.obj, other.obj) > 0
+
+    def __le__(self, other):
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other):
+        return self.compare(self.obj, other.obj) >= 0
+
+    def __eq__(self, other):
+        return self.compare(self.obj, other.obj) == 0
+
+    __hash__ = None
+
+
+# --- operator -------------------------------------------------------------------------------------------
+def itemgetter(item, /, *items):
+    if not items:
+        return lambda obj: obj[item]
+    return lambda obj: tuple([obj[i] for i in (item, *items)])
+
+
+def attrgetter(name, /, *names):
+    if not names:
+        return lambda obj: _attribute(obj, name)
+    return lambda obj: tuple([_attribute(obj, n) for n in (name, *names)])
+
+
+def _attribute(obj, dotted):
+    for name in dotted.split("."):
+        obj = getattr(obj, name)
+    return obj
+
+
+def methodcaller(name, /, *args, **kwargs):
+    return lambda obj: getattr(obj, name)(*args, **kwargs)
+
+
+def countOf(iterable, wanted):
+    count = 0
+    for item in iterable:
+        if item is wanted or item == wanted:
+            count += 1
+    return count
+
+
+def indexOf(iterable, wanted):
+    for index, item in enumerate(iterable):
+        if item is wanted or item == wanted:
+            return index
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+# --- collections ----------------------------------------------------------------------------------------
+def fromkeys(cls, iterable, value=None):
+    result = cls()
+    for key in iterable:
+        result[key] = value
+    return result
+
+
+def count_elements(mapping, iterable):
+    """`collections.Counter.update` on an iterable."""
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
+
+
+# --- match statements -----------------------------------------------------------------------------------
+def match_keys(subject, keys):
+    """The values of all keys as a tuple, or None where one is missing."""
+    found = []
+    for key in keys:
+        value = subject.get(key, _Missing)
+        if value is _Missing:
+            return None
+        found.append(value)
+    return tuple(found)
+
+
+MATCHED_AS_A_WHOLE = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def match_class(subject, cls, count, names):
+    """The attributes that a class pattern with `count` positional parts and these keywords asks for, or None."""
+    if not isinstance(subject, cls):
+        return None
+    found = []
+    if count:
+        positional = getattr(cls, "__match_args__", None)
+        if positional is None and issubclass(cls, MATCHED_AS_A_WHOLE):
+            found.append(subject)
+            allowed = 1
+        else:
+            positional = positional or ()
+            allowed = len(positional)
+            names = (*positional[:count], *names)
+        if count > allowed:
+            text = f"{cls.__name__}() accepts {allowed} positional sub-pattern{'s' * (allowed != 1)} ({count} given)"
+            raise TypeError(text)
+    for name in names:
+        try:
+            found.append(getattr(subject, name))
+        except AttributeError:
+            return None
+    return tuple(found)
+
+
+# --- iterators ------------------------------------------------------------------------------------------
+class Iterator:
+    def __iter__(self):
+        return self
+
+
+class iterate_by_index(Iterator):
+    """`iter()` of an object that has only `__getitem__`."""
+
+    def __init__(self, obj):
+        self.obj, self.index = obj, 0
+
+    def __next__(self):
+        try:
+            item = self.obj[self.index]
+        except (IndexError, StopIteration):
+            raise StopIteration from None
+        self.index += 1
+        return item
+
+
+class reversed_by_index(Iterator):
+    """`reversed()` of an object that has only `__len__` and `__getitem__`."""
+
+    def __init__(self, obj):
+        self.obj, self.index = obj, len(obj) - 1
+
+    def __next__(self):
+        if self.index < 0:
+            raise StopIteration
+        self.index -= 1
+        return self.obj[self.index + 1]
+
+
+class count(Iterator):
+    def __init__(self, start=0, step=1):
+        self.value, self.step = start, step
+
+    def __next__(self):
+        value = self.value
+        self.value = value + self.step
+        return value
+
+
+class repeat(Iterator):
+    def __init__(self, object, times=None):
+        self.value, self.times = object, times
+
+    def __next__(self):
+        if self.times is not None:
+            if self.times <= 0:
+                raise StopIteration
+            self.times -= 1
+        return self.value
+
+
+class cycle(Iterator):
+    def __init__(self, iterable):
+        self.first_round, self.saved, self.index = iter(iterable), [], 0
+
+    def __next__(self):
+        for item in self.first_round:
+            self.saved.append(item)
+            return item
+        if not self.saved:
+            raise StopIteration
+        self.index += 1
+        return self.saved[(self.index - 1) % len(self.saved)]
+
+
+class chain(Iterator):
+    def __init__(self, *iterables):
+        self.iterables, self.active = iter(iterables), iter(())
+
+    def __next__(self):
+        while True:
+            for item in self.active:
+                return item
+            self.active = iter(next(self.iterables))
+
+
+def chain_from_iterable(iterables):
+    result = chain()
+    result.iterables = iter(iterables)
+    return result
+
+
+class islice(Iterator):
+    def __init__(self, iterable, *bounds):
+        start, stop, step = 0, None, 1
+        if len(bounds) == 1:
+            stop = bounds[0]
+        elif len(bounds) == 2:
+            start, stop = bounds
+        else:
+            start, stop, step = bounds
+        if stop is not None and stop < 0:
+            raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+        if (start or 0) < 0:
+            raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+        if step is not None and step < 1:
+            raise ValueError("Step for islice() must be a positive integer or None.")
+        self.rest, self.position, self.wanted = iter(iterable), 0, start or 0
+        self.stop, self.step = stop, step or 1
+
+    def __next__(self):
+        if self.stop is not None and self.wanted >= self.stop:
+            while self.position < self.stop:  # the original steps over the rest, too
+                self.skip()
+            raise StopIteration
+        while self.position < self.wanted:
+            self.skip()
+        item = self.skip()
+        self.wanted += self.step
+        return item
+
+    def skip(self):
+        item = next(self.rest)
+        self.position += 1
+        return item
+
+
+class takewhile(Iterator):
+    def __init__(self, predicate, iterable):
+        self.predicate, self.rest, self.done = predicate, iter(iterable), False
+
+    def __next__(self):
+        if self.done:
+            raise StopIteration
+        item = next(self.rest)
+        if self.predicate(item):
+            return item
+        self.done = True
+        raise StopIteration
+
+
+class dropwhile(Iterator):
+    def __init__(self, predicate, iterable):
+        self.predicate, self.rest, self.started = predicate, iter(iterable), False
+
+    def __next__(self):
+        item = next(self.rest)
+        while not self.started and self.predicate(item):
+            item = next(self.rest)
+        self.started = True
+        return item
+
+
+class filterfalse(Iterator):
+    def __init__(self, predicate, iterable):
+        self.predicate, self.rest = predicate or bool, iter(iterable)
+
+    def __next__(self):
+        item = next(self.rest)
+        while self.predicate(item):
+            item = next(self.rest)
+        return item
+
+
+class compress(Iterator):
+    def __init__(self, data, selectors):
+        self.rest = zip(data, selectors)
+
+    def __next__(self):
+        while True:
+            item, selected = next(self.rest)
+            if selected:
+                return item
+
+
+class starmap(Iterator):
+    def __init__(self, function, iterable):
+        self.function, self.rest = function, iter(iterable)
+
+    def __next__(self):
+        return self.function(*next(self.rest))
+
+
+class accumulate(Iterator):
+    def __init__(self, iterable, func=None, *, initial=None):
+        self.rest, self.function = iter(iterable), func or operator.add
+        self.total, self.started = initial, False
+
+    def __next__(self):
+        if self.started:
+            self.total = self.function(self.total, next(self.rest))
+        elif self.total is None:
+            self.total = next(self.rest)
+        self.started = True
+        return self.total
+
+
+class pairwise(Iterator):
+    def __init__(self, iterable):
+        self.rest, self.previous = iter(iterable), _Missing
+
+    def __next__(self):
+        if self.previous is _Missing:
+            self.previous = next(self.rest)
+        pair = (self.previous, next(self.rest))
+        self.previous = pair[1]
+        return pair
+
+
+class batched(Iterator):
+    def __init__(self, iterable, n, *, strict=False):
+        if n < 1:
+            raise ValueError("n must be at least one")
+        self.rest, self.size, self.strict = iter(iterable), n, strict
+
+    def __next__(self):
+        batch = []
+        for item in self.rest:
+            batch.append(item)
+            if len(batch) == self.size:
+                return tuple(batch)
+        if not batch:
+            raise StopIteration
+        if self.strict:
+            raise ValueError("batched(): incomplete batch")
+        return tuple(batch)
+
+
+class zip_longest(Iterator):
+    def __init__(self, *iterables, fillvalue=None):
+        self.iterators, self.fill, self.running = [iter(i) for i in iterables], fillvalue, len(iterables)
+
+    def __next__(self):
+        if not self.iterators:
+            raise StopIteration
+        row = []
+        for index, iterator in enumerate(self.iterators):
+            item = next(iterator, _Missing) if iterator is not None else _Missing
+            if item is _Missing:
+                if iterator is not None:
+                    self.iterators[index] = None
+                    self.running -= 1
+                if self.running == 0:
+                    self.iterators = []
+                    raise StopIteration
+                item = self.fill
+            row.append(item)
+        return tuple(row)
+
+
+class groupby(Iterator):
+    def __init__(self, iterable, key=None):
+        self.rest, self.key = iter(iterable), key
+        self.item = self.item_key = self.group_key = _Missing
+        self.group = None  # the one that has been given last; older ones are empty
+
+    def advance(self):
+        self.item = next(self.rest)
+        self.item_key = self.item if self.key is None else self.key(self.item)
+
+    def __next__(self):
+        while self.item_key is self.group_key or self.item_key == self.group_key:
+            self.advance()
+        self.group_key = self.item_key
+        self.group = _Group(self, self.group_key)
+        return self.group_key, self.group
+
+
+class _Group(Iterator):
+    def __init__(self, groups, key):
+        self.groups, self.key, self.started = groups, key, False
+
+    def __next__(self):
+        groups = self.groups
+        if groups.group is not self:
+            raise StopIteration
+        if self.started:
+            groups.advance()
+        self.started = True
+        if not (groups.item_key is self.key or groups.item_key == self.key):
+            raise StopIteration
+        return groups.item
+
+
+def tee(iterable, n=2):
+    shared = _Shared(iter(iterable))
+    return tuple([_Tee(shared) for _ in range(n)])
+
+
+class _Shared:
+    def __init__(self, rest):
+        self.rest, self.seen = rest, []
+
+
+class _Tee(Iterator):
+    def __init__(self, shared):
+        self.shared, self.index = shared, 0
+
+    def __next__(self):
+        seen = self.shared.seen
+        if self.index == len(seen):
+            seen.append(next(self.shared.rest))
+        self.index += 1
+        return seen[self.index - 1]

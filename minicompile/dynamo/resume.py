@@ -1,0 +1,280 @@
+"""Graph breaks: the new bytecode of a frame, and the resume functions that go on behind a break.
+
+Goes in: the translator at a return, or before the instruction that cannot be captured.
+Comes out: new code: graph call -> stack and locals again -> side effects -> the one instruction in eager -> a call of the
+resume function, which is an ordinary function that the hook captures in its turn.
+Mirrors `torch/_dynamo/resume_execution.py` and `output_graph.py`.  Taught in chapter 05.
+
+A resume function is the original code with another beginning: it pushes the stack it was given and jumps behind the
+instruction.  Exception tables go by position in the bytecode, so `with`, `for` and `try` blocks are re-entered as they are.
+
+Resume functions do not nest: each returns a `Continuation` in place of calling the next, and the frame that broke first
+runs them in a loop (`run_resume_functions`), so that a loop with a break in its body needs no deeper stack.
+"""
+
+import dataclasses
+import weakref
+from dataclasses import replace
+
+from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
+from .bytecode_analysis import live_sets, stack_effect
+from .codegen import PyCodegen
+from .symbolic_convert import UnboundVariable, instructions_of
+from .variables.base import unsupported
+
+CO_VARARGS, CO_VARKEYWORDS = 0x04, 0x08
+
+
+@dataclasses.dataclass
+class Continuation:
+    """Returned by a resume function whose frame breaks again: what to call next."""
+
+    function: object
+    arguments: tuple
+
+
+def run_resume_functions(function, *arguments):
+    """Run a resume function and those that follow it; returns what the user's function returns."""
+    result = function(*arguments)
+    while type(result) is Continuation:
+        result = result.function(*result.arguments)
+    return result
+
+
+def continue_with(function, *arguments):
+    return Continuation(function, arguments)
+
+
+# --- resume functions -----------------------------------------------------------------------------------
+@dataclasses.dataclass
+class ResumeOrigin:
+    """The code that a resume function was made from, and the place in it of each of its instructions."""
+
+    code: object
+    places: list  # for each decoded instruction of the resume code: its number in the original, or None
+
+
+origins = weakref.WeakKeyDictionary()  # resume code -> ResumeOrigin
+_resume_codes = weakref.WeakKeyDictionary()  # original code -> {(place, stack, locals): (resume code, argument names)}
+
+
+def origin_of(code):
+    if code in origins:
+        return origins[code]
+    return ResumeOrigin(code, list(range(len(instructions_of(code)[0]))))
+
+
+def is_resume_code(code):
+    return code in origins
+
+
+def resume_code(original, place, bound, local_names):
+    """The code that resumes `original` at instruction number `place`, with a stack of len(bound) values.
+
+    bound: for each stack value, whether it is a value (False: the "unbound" of LOAD_FAST_AND_CLEAR).
+    Its arguments are the bound stack values, then these locals.  Cells of the original become free variables.
+    """
+    table = _resume_codes.setdefault(original, {})
+    key = (place, bound, local_names)
+    if key not in table:
+        table[key] = _make_resume_code(original, place, bound, local_names)
+    return table[key]
+
+
+def _make_resume_code(original, place, bound, local_names):
+    stack_names = [f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound]
+    arguments = [*local_names, *stack_names]
+    instructions, _ = instructions_of(original)
+    start = prologue_length(instructions)
+    inner = {i.argval for i in instructions[start:] if i.opname == "MAKE_CELL"}  # cells of inlined comprehensions
+    if inner & live_sets(instructions)[place]:
+        unsupported("resume inside a comprehension", "a comprehension with a cell of its own cannot be re-entered")
+    freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
+    prologue = [Instruction("COPY_FREE_VARS", len(freevars))] if freevars else []
+    prologue.append(Instruction("RESUME", 0))
+    for k, is_bound in enumerate(bound):
+        opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
+        prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
+    body = _copy(instructions)
+    prologue.append(Instruction("JUMP", None, body[place]))
+    line = instructions[place].line or original.co_firstlineno
+    for instruction in prologue:
+        instruction.positions = (line, line, None, None)
+    kept = _reachable(prologue + body)
+    other = [n for n in original.co_varnames if n not in local_names and n not in freevars]
+    code = assemble(
+        kept,
+        original,
+        co_varnames=(*arguments, *other, *(["__unbound"] if not all(bound) else [])),
+        co_argcount=len(arguments),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_cellvars=tuple(sorted(inner)),
+        co_freevars=freevars,
+        co_flags=original.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
+        co_qualname=f"{original.co_qualname}.<resume at line {line}>",
+    )
+    numbers = {id(instruction): k for k, instruction in enumerate(body)}
+    places = [numbers.get(id(instruction)) for instruction in kept]
+    decoded = decode(code)
+    if [i.opname for i in decoded] != [i.opname for i in kept]:
+        unsupported("resume function", "its bytecode does not decode to what was assembled")
+    origins[code] = ResumeOrigin(original, places)
+    return code, arguments
+
+
+def _copy(instructions):
+    """Copies of instructions, jumping and raising among themselves."""
+    copies = [replace(instruction) for instruction in instructions]
+    by_id = {id(old): new for old, new in zip(instructions, copies)}
+    for copy in copies:
+        if copy.is_jump:
+            copy.argval = by_id[id(copy.argval)]
+        if copy.exc is not None:
+            copy.exc = ExceptionHandler(by_id[id(copy.exc.target)], copy.exc.depth, copy.exc.lasti)
+    return copies
+
+
+def _reachable(instructions):
+    """Those that execution can come to from the first."""
+    index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    seen, todo = set(), [0]
+    while todo:
+        k = todo.pop()
+        while k < len(instructions) and k not in seen:
+            seen.add(k)
+            instruction = instructions[k]
+            if instruction.is_jump:
+                todo.append(index[id(instruction.argval)])
+            if instruction.exc is not None:
+                todo.append(index[id(instruction.exc.target)])
+            if instruction.is_terminal:
+                break
+            k += 1
+    return [instruction for k, instruction in enumerate(instructions) if k in seen]
+
+
+# --- the end of a capture -------------------------------------------------------------------------------
+def prologue_length(instructions):
+    """The number of first instructions, up to RESUME: they make cells and copy free variables."""
+    return 1 + next(k for k, i in enumerate(instructions) if i.opname == "RESUME")
+
+
+def prologue_of(tx):
+    return [replace(instruction) for instruction in tx.instructions[: prologue_length(tx.instructions)]]
+
+
+def finish(tx, codegen):
+    """Replay the side effects, and put the compiled graph's call in front of all that was emitted."""
+    tx.side_effects.replay(codegen)
+    codegen.fill_new_objects()
+    output = tx.output
+    if output.has_operations():
+        compiled, inputs = output.compile_graph(codegen.graph_outputs)
+        codegen.instructions[:0] = codegen.graph_call(compiled, inputs)
+
+
+def compile_return(tx):
+    """The whole rest of the frame was captured: graph, side effects, return value."""
+    codegen = PyCodegen(tx.output, tx.code)
+    codegen(tx.return_value)
+    finish(tx, codegen)
+    codegen.emit("RETURN_VALUE")
+    return prologue_of(tx) + _placed(codegen.instructions, tx.current)
+
+
+def compile_break(tx, instruction):
+    """Code for a frame that breaks before `instruction`."""
+    codegen = PyCodegen(tx.output, tx.code)
+    origin = origin_of(tx.code)
+    number = tx.index_of[id(instruction)]
+    for tracker in tx.stack:
+        if isinstance(tracker, UnboundVariable):
+            codegen.emit("LOAD_FAST_AND_CLEAR", "__unbound")
+        else:
+            codegen(tracker)
+    live = live_sets(tx.instructions)[number]
+    names = [name for name in tx.locals if name in live]
+    for name in names:
+        codegen(tx.locals[name])
+    for cell in tx.cells.values():
+        if cell.frame_name is not None and tx.side_effects.load_cell(cell) is not None:
+            codegen.save(cell)
+    finish(tx, codegen)
+    for name in reversed(names):
+        codegen.store_fast(name)
+    tail, handlers = _eager_instruction(tx, instruction, number, origin)
+    return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + handlers
+
+
+def _eager_instruction(tx, instruction, number, origin):
+    """The instruction itself, then a call of the resume function for each way it can go on."""
+    everything = _copy(tx.instructions)
+    eager = replace(everything[number])  # `everything` keeps its own, for a handler that loops back to it
+    body = [eager]
+    bound = [not isinstance(tracker, UnboundVariable) for tracker in tx.stack]
+    if not instruction.is_terminal:
+        effect = stack_effect(instruction)
+        after = bound[: len(bound) + min(effect, 0)] + [True] * max(effect, 0)
+        body += _call_resume(tx, number + 1, _depth(instruction, bound, after, effect), origin)
+    if instruction.is_jump:
+        effect = stack_effect(instruction, jump=True)
+        target = tx.index_of[id(instruction.argval)]
+        after = bound[: len(bound) + min(effect, 0)] + [True] * max(effect, 0)
+        stub = _call_resume(tx, target, after, origin)
+        eager.argval = stub[0]
+        body += stub
+    _placed(body[1:], instruction)
+    handlers = _handler_copy(everything, eager) if eager.exc is not None else []
+    return body, handlers
+
+
+def _depth(instruction, bound, after, effect):
+    """The stack behind an instruction; SWAP and COPY may move an "unbound"."""
+    if instruction.opname == "SWAP":
+        after = list(bound)
+        after[-1], after[-instruction.arg] = after[-instruction.arg], after[-1]
+    elif instruction.opname == "COPY":
+        after = [*bound, bound[-instruction.arg]]
+    return after
+
+
+def _handler_copy(everything, eager):
+    """The original handlers (and all they can reach), for an exception that the eager instruction raises."""
+    start = [Instruction("JUMP", None, eager.exc.target)]
+    keep = _reachable(start + everything)
+    return [instruction for instruction in keep if instruction is not start[0]]
+
+
+def _call_resume(tx, number, bound, origin):
+    """Store the stack, call the resume function at instruction `number` with stack and locals, return its result."""
+    place = origin.places[number]
+    live = live_sets(tx.instructions)[number]
+    names = tuple(name for name in tx.locals if name in live and not name.startswith("__stack_"))
+    first = origin.code.co_varnames[:1]
+    if "__class__" in origin.code.co_freevars and first and first[0] in tx.locals:  # super() reads the first argument
+        names = first + tuple(name for name in names if name != first[0])
+    code, arguments = resume_code(origin.code, place, tuple(bound), names)
+    codegen = PyCodegen(tx.output, tx.code)
+    for k in reversed(range(len(bound))):
+        codegen.store_fast(f"__stack_{k}")
+    codegen.push_function(continue_with if is_resume_code(tx.code) else run_resume_functions)
+    for name in code.co_freevars:
+        codegen.emit("LOAD_CLOSURE", name)
+    if code.co_freevars:
+        codegen.build_tuple(len(code.co_freevars))
+    codegen.load_const(code)
+    codegen.emit("MAKE_FUNCTION", arg=8 if code.co_freevars else 0)
+    for name in arguments:
+        codegen.load_fast(name)
+    codegen.emit("CALL", CallArguments(1 + len(arguments)))
+    codegen.emit("RETURN_VALUE")
+    return codegen.instructions
+
+
+def _placed(instructions, like):
+    """Give emitted instructions the line of the user's instruction that they stand for."""
+    for instruction in instructions:
+        if instruction.positions[0] is None:
+            instruction.positions = like.positions
+    return instructions

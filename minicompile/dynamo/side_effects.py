@@ -1,0 +1,122 @@
+"""SideEffects: what the captured program changed outside its own locals, to be replayed after the graph.
+
+Goes in: attribute writes, container mutations, cell and global stores and mode switches, as capture meets them.
+Comes out: bytecode that performs the final state of each, once, in the order in which objects were first touched.
+Mirrors `torch/_dynamo/side_effects.py`.  Taught in chapter 06.
+
+Only the last value of an attribute is written: nothing outside can look between two writes, because whatever could
+look (a call that capture cannot see into) breaks the graph first.
+"""
+
+class _Deleted:
+    def __repr__(self):
+        return "DELETED"
+
+
+class SideEffects:
+    """Pending effects.  Trackers are the keys: one object is one tracker."""
+
+    DELETED = _Deleted()
+
+    def __init__(self, output):
+        self.output = output
+        self.order = {}  # trackers of existing objects in the order of their first effect (values: None)
+        self.attributes = {}  # tracker -> {name: tracker or DELETED}
+        self.new_objects = set()  # trackers of objects that capture made
+        self.mutated_containers = set()
+        self.globals = {}  # (id of globals dict, name) -> (globals source, name, tracker or DELETED)
+        self.modes = {}  # setter -> (restore arguments, current arguments)
+
+    # --- reports from capture -----------------------------------------------------------------------
+    def _touch(self, tracker):
+        self.order.setdefault(tracker)
+
+    def mutated(self, tracker):
+        """Call before a container tracker's contents change in place."""
+        if tracker.source is not None and tracker not in self.mutated_containers:
+            self.mutated_containers.add(tracker)
+            self._touch(tracker)
+
+    def new_object(self, tracker):
+        self.new_objects.add(tracker)
+        self.attributes.setdefault(tracker, {})
+
+    def store_attr(self, tracker, name, value):
+        self.attributes.setdefault(tracker, {})[name] = value
+        if tracker not in self.new_objects:
+            self._touch(tracker)
+
+    def delete_attr(self, tracker, name):
+        self.store_attr(tracker, name, self.DELETED)
+
+    def load_attr(self, tracker, name):
+        """The pending value, DELETED, or None where nothing was written."""
+        return self.attributes.get(tracker, {}).get(name)
+
+    def pending_attributes(self, tracker):
+        return self.attributes.get(tracker, {})
+
+    def store_cell(self, cell, value):
+        self.store_attr(cell, "cell_contents", value)
+
+    def load_cell(self, cell):
+        return self.load_attr(cell, "cell_contents")
+
+    def store_global(self, globals_dict, name, source, value):
+        self.globals[id(globals_dict), name] = (source, name, value)
+
+    def load_global(self, globals_dict, name):
+        entry = self.globals.get((id(globals_dict), name))
+        return entry[2] if entry is not None else None
+
+    def set_mode(self, setter, before, after):
+        """A global mode was switched during capture (it really is, until capture ends): see torch_functions.MODES."""
+        first = self.modes[setter][0] if setter in self.modes else before
+        self.modes.pop(setter, None)
+        self.modes[setter] = (first, after)
+
+    def restore_modes(self):
+        """Undo the switches that capture made for real, newest first."""
+        for setter, (before, _) in reversed(self.modes.items()):
+            setter(*before)
+
+    # --- replay -------------------------------------------------------------------------------------
+    def is_empty(self):
+        return not (self.order or self.globals or any(a != b for a, b in self.modes.values()))
+
+    def live_trackers(self):
+        """Trackers whose values the replay needs."""
+        for tracker in self.order:
+            if tracker in self.mutated_containers:
+                yield from tracker.children()
+            yield from (v for v in self.pending_attributes(tracker).values() if v is not self.DELETED)
+        yield from (value for _, _, value in self.globals.values() if value is not self.DELETED)
+
+    def replay(self, codegen):
+        """Emit the effects.  Every value is in a temporary before the first object changes."""
+        for tracker in list(self.live_trackers()):
+            codegen.save(tracker)
+        for tracker in self.order:
+            codegen.save(tracker)
+        codegen.fill_new_objects()
+        for tracker in self.order:
+            if tracker in self.mutated_containers:
+                tracker.replay(codegen)
+            if hasattr(tracker, "replay_attributes"):
+                tracker.replay_attributes(codegen, self.pending_attributes(tracker))
+                continue
+            for name, value in self.pending_attributes(tracker).items():
+                codegen.write_attribute(tracker, name, value)
+        for source, name, value in self.globals.values():
+            codegen.write_global(source, name, value)
+        self.replay_modes(codegen)
+
+    def replay_modes(self, codegen):
+        for setter, (before, after) in self.modes.items():
+            if before != after:
+                codegen.push_function(setter)
+                for argument in after:
+                    codegen.load_const(argument)
+                codegen.call_function(len(after))
+                codegen.pop_top()
+

@@ -1,0 +1,232 @@
+"""InstructionTranslator: runs a frame's bytecode on trackers in place of values.
+
+Goes in: a code object and trackers of its arguments.  Comes out: an FX graph, guards and new bytecode (root frame), or the
+tracker of the return value (inlined frame).  Mirrors `torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
+
+This file is the machine: the loop, the policy for graph breaks, exceptions, inlining.  The opcodes are one method each in
+`opcodes.py`; what trackers ask of the translator is in `translator_services.py`.
+
+The policy for breaks: whatever raises `Unsupported` names an instruction of the *root* frame.  Capture starts again from
+the top of the frame with the order to stop before that instruction, so nothing ever has to be undone.
+"""
+
+import weakref
+
+from .. import config, errors
+from .bytecode import decode
+from .opcodes import Opcodes
+from .source import CellSource, LocalSource
+from .translator_services import TranslatorServices
+from .variables.base import LazyVariable, ObservedException, unsupported
+from .variables.functions import CellVariable, bind_arguments
+
+_decoded = weakref.WeakKeyDictionary()
+
+
+def instructions_of(code):
+    """The normalised instructions of a code object, decoded once, and the index of each."""
+    if code not in _decoded:
+        instructions = decode(code)
+        _decoded[code] = instructions, {id(instruction): k for k, instruction in enumerate(instructions)}
+    return _decoded[code]
+
+
+class RestartAnalysis(Exception):
+    """Capture the frame again and break before the step with this number."""
+
+    def __init__(self, step, error):
+        super().__init__(step)
+        self.step, self.error = step, error
+
+
+class UnboundVariable(LazyVariable):
+    """The "unbound" that LOAD_FAST_AND_CLEAR leaves on the stack for an unbound local."""
+
+    def __init__(self):
+        self.source = self.variable = None
+
+    def realize(self):
+        return self
+
+    def __repr__(self):
+        return "UnboundVariable()"
+
+
+class InstructionTranslatorBase(Opcodes, TranslatorServices):
+    """One frame being run: instructions, a stack of trackers, locals and cells by name."""
+
+    def __init__(self, output, code, globals_dict, globals_source, local_variables, cells, parent=None):
+        self.output, self.side_effects = output, output.side_effects
+        self.code, self.globals_dict, self.globals_source = code, globals_dict, globals_source
+        self.instructions, self.index_of = instructions_of(code)
+        self.locals, self.cells = dict(local_variables), dict(cells)
+        self.stack = []
+        self.pointer = 0
+        self.started = False  # whether RESUME was passed: cells made before belong to the frame itself
+        self.current = self.instructions[0]
+        self.handling = []  # exceptions of this frame whose handlers are running
+        self.parent = parent
+        self.depth = 0 if parent is None else parent.depth + 1
+        self.return_value = None
+        self.yielded = None
+
+    # --- the loop -----------------------------------------------------------------------------------
+    def step(self):
+        """Run one instruction.  An exception of the captured program goes to its handler, as in CPython."""
+        self.current = instruction = self.instructions[self.pointer]
+        self.pointer += 1
+        self.output.current_translator = self
+        method = getattr(self, instruction.opname, None)
+        try:
+            if method is None:
+                unsupported("unknown opcode", f"the instruction {instruction.opname} is not captured")
+            method(instruction)
+        except ObservedException as observed:
+            self.output.current_translator = self
+            self.unwind(instruction, observed)
+
+    def run_until_return(self):
+        while self.return_value is None and self.yielded is None:
+            self.step()
+
+    def jump(self, target):
+        self.pointer = self.index_of[id(target)]
+
+    def unwind(self, instruction, observed):
+        """Cut the stack and go to the handler that covers the instruction, or leave the frame."""
+        handler = instruction.exc
+        if handler is None:
+            raise observed
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.push(self.build(0))
+        self.push(observed.variable)
+        self.jump(handler.target)
+
+    # --- the stack ----------------------------------------------------------------------------------
+    def push(self, tracker):
+        self.stack.append(tracker)
+
+    def pop(self):
+        """The top of the stack, looked at."""
+        return self.stack.pop().realize()
+
+    def pop_lazy(self):
+        """The top of the stack, only moved."""
+        return self.stack.pop()
+
+    def pop_lazies(self, count):
+        if count == 0:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    # --- inlining -----------------------------------------------------------------------------------
+    def inline_call(self, function, args, kwargs):
+        """Run a Python function symbolically in place of calling it.  A generator function returns its generator."""
+        code = function.code
+        check_can_inline(self, function)
+        arguments = bind_arguments(
+            self, function.function_name, code, args, kwargs, function.defaults(self), function.kw_defaults(self)
+        )
+        child = InliningInstructionTranslator(self, function, arguments)
+        if code.co_flags & 0x20:
+            from .variables.generators import GeneratorVariable
+
+            return GeneratorVariable(child)
+        return child.run()
+
+    def location(self):
+        """file:line in function, of the instruction being run."""
+        return f"{self.code.co_filename}:{self.current.line or self.code.co_firstlineno} in {self.code.co_name}"
+
+
+NEVER_INLINED = ("logging", "threading", "multiprocessing", "unittest", "pdb", "asyncio", "concurrent", "traceback")
+
+
+def check_can_inline(tx, function):
+    module = (function.globals_dict.get("__name__") or "").split(".")
+    if tx.depth >= config.inline_depth_limit:
+        unsupported("recursion too deep to inline", f"{function.function_name} is {tx.depth} calls deep")
+    if module[0] in NEVER_INLINED:
+        unsupported("function not inlined", f"{function.function_name} of module {module[0]} is left to eager")
+    if module[0] == "minicompile" and module[-1] != "polyfills":
+        unsupported("compiler called", f"{function.function_name} is part of minicompile itself")
+    if function.code.co_flags & (0x80 | 0x200):
+        unsupported("coroutine", f"{function.function_name} is asynchronous")
+
+
+class InliningInstructionTranslator(InstructionTranslatorBase):
+    """A callee's frame.  A break in it is a break at the caller's CALL, all the way up to the root frame."""
+
+    def __init__(self, parent, function, arguments):
+        code = function.code
+        cells = dict(zip(code.co_freevars, function.cells(parent)))
+        same_globals = function.globals_dict is parent.output.function.__globals__
+        source = None if same_globals else parent.globals_source_of(function.globals_dict)
+        super().__init__(parent.output, code, function.globals_dict, source, arguments, cells, parent)
+        self.function = function
+
+    def run(self):
+        try:
+            self.run_until_return()
+        except errors.Unsupported as error:
+            if error.user_location is None:
+                error.user_location = self.location()
+            raise
+        finally:
+            self.output.current_translator = self.parent
+        return self.return_value
+
+
+class InstructionTranslator(InstructionTranslatorBase):
+    """The root frame: the one whose bytecode is replaced."""
+
+    def __init__(self, output, code, function, arguments, break_at=None):
+        local_variables = {name: output.lazy(value, LocalSource(name)) for name, value in arguments.items()}
+        cells = {}
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            cells[name] = output.remember(cell, CellVariable(frame_contents(output, cell, name), None, name))
+        output.root_cells, output.current_translator = cells, self
+        super().__init__(output, code, function.__globals__, None, local_variables, cells)
+        self.function, self.arguments = function, arguments
+        self.break_at = break_at  # RestartAnalysis of the attempt before, or None
+        self.step_number = 0
+        self.raised_at = {}  # exception tracker -> step at which the root frame saw it first
+
+    def run(self):
+        """Capture the frame.  Returns the new instructions; raises RestartAnalysis where the graph must break."""
+        from .resume import compile_break, compile_return
+
+        try:
+            while self.return_value is None:
+                self.step_number += 1
+                if self.break_at is not None and self.step_number == self.break_at.step:
+                    return compile_break(self, self.instructions[self.pointer])
+                self.step()
+            return compile_return(self)
+        except errors.Unsupported as error:
+            error.user_location = error.user_location or self.location()
+            step = self.raised_at[self.handling[0]] if self.handling else self.step_number
+            raise RestartAnalysis(step, error) from error
+        except ObservedException as observed:
+            error = errors.Unsupported(
+                "exception leaves the frame",
+                f"the program raises {observed.variable!r} here, and eager shall raise it",
+                user_location=self.location(),
+            )
+            error.observed = observed
+            raise RestartAnalysis(self.raised_at[observed.variable], error) from observed
+
+    def unwind(self, instruction, observed):
+        self.raised_at.setdefault(observed.variable, self.step_number)
+        super().unwind(instruction, observed)
+
+
+def frame_contents(output, cell, name):
+    """The lazy contents of a free variable of the root frame; None while the cell is empty."""
+    try:
+        return output.lazy(cell.cell_contents, CellSource(name))
+    except ValueError:
+        return None

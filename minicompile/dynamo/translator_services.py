@@ -1,0 +1,165 @@
+"""What trackers ask of the translator: making values, folding constants, raising, calling, comparing.
+
+Goes in: Python values and trackers.  Comes out: trackers.  Mirrors the helper methods of
+`torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
+"""
+
+import operator
+
+from .. import errors
+from . import builder
+from .source import ConstantSource, ItemSource
+from .variables.base import NotConstant, ObservedException, VariableTracker
+
+
+class TranslatorServices:
+    """Mixin of every translator; `self` is the `tx` of the trackers' methods."""
+
+    # --- making values ------------------------------------------------------------------------------
+    def build(self, value):
+        """The tracker of a Python value that needs no source."""
+        if isinstance(value, VariableTracker):
+            return value
+        return builder.wrap(self.output, value, None)
+
+    def build_tuple(self, items):
+        from .variables.containers import TupleVariable
+
+        return TupleVariable(list(items))
+
+    def build_list(self, items):
+        from .variables.containers import ListVariable
+
+        return ListVariable(list(items))
+
+    def build_dict(self, items):
+        """From a Python dict whose values are trackers; keys are Python constants."""
+        from .variables.dicts import DictVariable
+
+        result = DictVariable()
+        for key, value in items.items():
+            result.method___setitem__(self, self.build(key), value)
+        return result
+
+    def build_sequence(self, cls, items):
+        """What a graph operation returned: list, tuple, or one of torch's named tuples."""
+        if cls is list:
+            return self.build_list(items)
+        if cls is tuple:
+            return self.build_tuple(items)
+        from .variables.containers import NamedTupleVariable
+
+        return NamedTupleVariable(items, cls)
+
+    def globals_source_of(self, globals_dict):
+        """The source of another module's globals: the dict itself, held by guard and code."""
+        return ConstantSource(globals_dict, globals_dict.get("__name__", "globals"))
+
+    def load_global(self, name):
+        """A global as the running frame sees it: pending write, module global, then builtin."""
+        pending = self.side_effects.load_global(self.globals_dict, name)
+        if pending is not None:
+            if pending is self.side_effects.DELETED:
+                self.raise_observed(NameError, f"name '{name}' is not defined")
+            return pending
+        if name in self.globals_dict:
+            return self.output.lazy(self.globals_dict[name], self.global_source(name))
+        builtins = self.globals_dict.get("__builtins__")
+        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        self.output.guard("lacks_key", self.globals_of_frame(), name)
+        if name not in table:
+            self.raise_observed(NameError, f"name '{name}' is not defined")
+        return self.build(table[name])
+
+    def globals_of_frame(self):
+        return self.globals_source or self.globals_source_of(self.globals_dict)
+
+    def global_source(self, name):
+        from .source import GlobalSource
+
+        return GlobalSource(name) if self.globals_source is None else ItemSource(self.globals_source, name)
+
+    # --- facts and errors ---------------------------------------------------------------------------
+    def guard(self, kind, source, expected=None):
+        self.output.guard(kind, source, expected)
+
+    def raise_observed(self, exc_type, *args):
+        """The captured program raises `exc_type(*args)` here."""
+        raise ObservedException(self.build(exc_type).call_function(self, [self.build(a) for a in args], {}))
+
+    def exception_matches(self, observed, exc_type):
+        return issubclass(observed.variable.python_type(), exc_type)
+
+    # --- constants ----------------------------------------------------------------------------------
+    def can_fold(self, receiver, args, kwargs):
+        values = [*args, *kwargs.values()] if receiver is None else [receiver, *args, *kwargs.values()]
+        return all(value.realize().is_python_constant() for value in values)
+
+    def fold(self, function, args, kwargs):
+        """Call a pure Python callable on constants."""
+        return self.fold_python(
+            function,
+            [a.as_python_constant() for a in args],
+            {k: v.as_python_constant() for k, v in kwargs.items()},
+        )
+
+    def fold_python(self, function, constants, named):
+        try:
+            result = function(*constants, **named)
+        except Exception as error:  # whatever it raises, the captured program sees
+            self.raise_python_exception(error)
+        return self.build(result)
+
+    def raise_python_exception(self, error):
+        """The captured program raises what a folded call really raised."""
+        try:
+            args = [self.build(a) for a in error.args]
+        except errors.Unsupported:
+            args = [self.build(str(error))]
+        raise ObservedException(self.build(type(error)).call_function(self, args, {}))
+
+    def constant_getattr(self, tracker, name):
+        """An attribute of a constant: a method to be called later, or a constant."""
+        value = tracker.as_python_constant()
+        try:
+            attribute = getattr(value, name)
+        except AttributeError as error:
+            self.raise_observed(AttributeError, *error.args)
+        if callable(attribute) and getattr(attribute, "__self__", None) is value:
+            from .variables.functions import BuiltinMethodVariable
+
+            return BuiltinMethodVariable(tracker, name)
+        return self.build(attribute)
+
+    # --- calls --------------------------------------------------------------------------------------
+    def call(self, function, *trackers):
+        """Call a Python object (a builtin, `operator.add`, ...) on trackers."""
+        return self.build(function).call_function(self, list(trackers), {})
+
+    def call_tracker(self, function, args, kwargs=None):
+        return function.realize().call_function(self, list(args), kwargs or {})
+
+    def inline(self, function, args, kwargs=None):
+        """Run a Python function (an object, or its tracker) symbolically."""
+        return self.call_tracker(self.build(function), args, kwargs)
+
+    def call_polyfill(self, function, *trackers):
+        return self.inline(function, trackers)
+
+    # --- comparisons --------------------------------------------------------------------------------
+    def truth(self, tracker):
+        return tracker.realize().truth(self)
+
+    def equals(self, left, right):
+        """Python's `left == right`, then its truth."""
+        return self.truth(self.call(operator.eq, left, right))
+
+    def is_same(self, left, right):
+        """Python's `left is right`."""
+        left, right = left.realize(), right.realize()
+        if left is right:
+            return True
+        try:
+            return left.as_python_constant() is right.as_python_constant()
+        except NotConstant:
+            return False

@@ -1,0 +1,184 @@
+"""VariableTracker: what the translator knows about one Python value while it runs a frame on stand-ins.
+
+Goes in: a value with the `Source` it came from (guarded), or a value that capture itself made (`source is None`).
+Comes out: answers to what Python can ask of a value (attribute, call, item, truth, iteration), each either a new
+VariableTracker, an `ObservedException` (the program raises here), or `Unsupported` (the graph breaks here).
+Mirrors `torch/_dynamo/variables/base.py`.  Taught in chapters 03 and 06.
+
+One Python object is one VariableTracker: `a is b` is answered by comparing trackers, and mutable trackers are changed
+in place after `tx.side_effects.mutated(self)`.  A break re-runs capture from the start of the frame, so nothing has to
+be undone.
+"""
+
+from ... import errors
+
+
+class ObservedException(Exception):
+    """The captured program raises: `variable` is the tracker of its exception object."""
+
+    def __init__(self, variable):
+        super().__init__(repr(variable))
+        self.variable = variable
+
+
+class NotConstant(Exception):
+    """`as_python_constant` on a value that is not known at capture time."""
+
+
+def unsupported(kind, explanation, hint=""):
+    """Break the graph here.  `kind` is a short fixed name; reports count by it."""
+    raise errors.Unsupported(kind, explanation, hint)
+
+
+class VariableTracker:
+    """Base class; every answer here is the one for a value that supports nothing.
+
+    Subclasses add `method_<name>(self, tx, *args, **kwargs)` to support a method (`method_append`,
+    `method___getitem__`, ...): `call_method` finds it by name.
+    """
+
+    source = None
+
+    def __init__(self, source=None):
+        self.source = source
+
+    # --- what it is ---------------------------------------------------------------------------------
+    def realize(self):
+        """The tracker behind a LazyVariable; itself otherwise.  Looking at a value guards it."""
+        return self
+
+    def python_type(self):
+        """The class of the value; raises Unsupported where that is not known."""
+        unsupported("unknown type", f"the class of {self!r} is not known during capture")
+
+    def is_python_constant(self):
+        try:
+            self.as_python_constant()
+            return True
+        except NotConstant:
+            return False
+
+    def as_python_constant(self):
+        """The Python value itself, for constants and containers of constants.  Raises NotConstant."""
+        raise NotConstant(repr(self))
+
+    def as_proxy(self):
+        """The argument of an FX node: a Proxy, a constant, or a list, tuple, dict or slice of those."""
+        if self.is_python_constant():
+            return self.as_python_constant()
+        unsupported("not a graph value", f"{self!r} cannot be an argument of a graph operation")
+
+    def is_immutable(self):
+        """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
+        return self.is_python_constant()
+
+    def key(self):
+        """What stands for this value as a dict key or set element: hashable, equal where the values are equal."""
+        if self.is_python_constant():
+            return self.as_python_constant()
+        unsupported("unhashable key", f"{self!r} as a dict key or set element")
+
+    # --- what Python can do with it -----------------------------------------------------------------
+    def var_getattr(self, tx, name):
+        """`self.name`.  Raises ObservedException(AttributeError) where the value has no such attribute."""
+        if hasattr(type(self), f"method_{name}"):
+            from .functions import BuiltinMethodVariable
+
+            return BuiltinMethodVariable(self, name)
+        if self.is_python_constant():
+            return tx.constant_getattr(self, name)
+        unsupported("attribute of a tracked value", f"attribute `{name}` of {self!r}")
+
+    def var_setattr(self, tx, name, value):
+        unsupported("attribute write", f"setting attribute `{name}` of {self!r}")
+
+    def has_custom_setattr(self):
+        """Whether replaying an attribute write must go past a `__setattr__` of the class."""
+        return False
+
+    def var_delattr(self, tx, name):
+        unsupported("attribute write", f"deleting attribute `{name}` of {self!r}")
+
+    def call_function(self, tx, args, kwargs):
+        """`self(*args, **kwargs)` with trackers (args: list, kwargs: dict by name)."""
+        unsupported("call of a tracked value", f"calling {self!r}")
+
+    def call_method(self, tx, name, args, kwargs):
+        """`self.name(*args, **kwargs)`: the `method_<name>` handler, or constant folding, or a break."""
+        handler = getattr(self, f"method_{name}", None)
+        if handler is not None:
+            return handler(tx, *args, **kwargs)
+        if tx.can_fold(self, args, kwargs):
+            return tx.fold(getattr(self.as_python_constant(), name), args, kwargs)
+        return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+
+    def truth(self, tx):
+        """`bool(self)` as a Python bool; a tensor raises Unsupported("data-dependent branch")."""
+        if self.is_python_constant():
+            return bool(self.as_python_constant())
+        if hasattr(self, "method___len__"):
+            return bool(self.method___len__(tx).as_python_constant())
+        return True
+
+    def iterate(self, tx):
+        """`iter(self)`: a tracker with `next(tx)`, which raises ObservedException(StopIteration) at the end."""
+        unsupported("iteration", f"iterating over {self!r}")
+
+    def next(self, tx):
+        unsupported("iteration", f"next() of {self!r}")
+
+    def unpack(self, tx):
+        """`list(self)`: the trackers of all elements.  Containers override this by their own list."""
+        iterator, items = self.iterate(tx), []
+        while True:
+            try:
+                items.append(iterator.next(tx))
+            except ObservedException as stop:
+                if not tx.exception_matches(stop, StopIteration):
+                    raise
+                return items
+
+    # --- how to have it again -----------------------------------------------------------------------
+    def reconstruct(self, codegen):
+        """Emit bytecode that makes the value anew (only asked when there is no source and no temporary)."""
+        if self.is_python_constant():
+            return codegen.load_const(self.as_python_constant())
+        unsupported("value cannot be rebuilt", f"{self!r} is needed after a graph break")
+
+    def children(self):
+        """Trackers that `reconstruct` will ask for (graph outputs are collected through this)."""
+        return ()
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.source.name if self.source else ''})"
+
+
+class LazyVariable(VariableTracker):
+    """A value nobody has looked at yet: not guarded, not wrapped.  Moving it about keeps it lazy."""
+
+    def __init__(self, output, value, source):
+        super().__init__(source)
+        self.output, self.value, self.variable = output, value, None
+
+    def realize(self):
+        if self.variable is None:
+            self.variable = self.output.wrap(self.value, self.source).realize()
+        return self.variable
+
+    def __repr__(self):
+        return repr(self.variable) if self.variable is not None else f"LazyVariable({self.source.name})"
+
+
+def _delegate(name):
+    def method(self, *args, **kwargs):
+        return getattr(self.realize(), name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in (
+    "python_type is_python_constant is_immutable as_python_constant as_proxy key var_getattr var_setattr var_delattr call_function "
+    "call_method truth iterate next unpack reconstruct children"
+).split():
+    setattr(LazyVariable, _name, _delegate(_name))

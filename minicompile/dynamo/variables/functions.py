@@ -1,0 +1,443 @@
+"""Functions that capture can see into: Python functions, closures made during capture, bound methods.
+
+Goes in: a call with trackers.  Comes out: the locals of the callee's frame (`bind_arguments`), which the translator then
+runs in place of calling: inlining.  Mirrors `torch/_dynamo/variables/functions.py`.  Taught in chapters 03 and 06.
+"""
+
+import inspect
+import types
+
+from ...errors import Unsupported
+from ..builder import wraps
+from ..source import AttrSource, ConstantSource, ItemSource
+from .base import VariableTracker, unsupported
+
+
+class CellVariable(VariableTracker):
+    """A closure cell.  `frame_name`: its name in the compiled frame itself, where STORE_DEREF reaches it."""
+
+    def __init__(self, contents=None, source=None, frame_name=None):
+        super().__init__(source)
+        self.contents, self.frame_name = contents, frame_name
+
+    def python_type(self):
+        return types.CellType
+
+    def is_immutable(self):
+        return False
+
+    def load(self, tx):
+        """The tracker in the cell, or None while it is empty."""
+        pending = tx.side_effects.load_cell(self)
+        if pending is None:
+            return self.contents
+        return None if pending is tx.side_effects.DELETED else pending
+
+    def var_getattr(self, tx, name):
+        if name != "cell_contents":
+            return super().var_getattr(tx, name)
+        contents = self.load(tx)
+        if contents is None:
+            tx.raise_observed(ValueError, "Cell is empty")
+        return contents
+
+    def reconstruct(self, codegen):
+        if self.frame_name is not None:
+            return codegen.emit("LOAD_CLOSURE", self.frame_name)
+        codegen.push_function(types.CellType)
+        codegen.call_function(0)
+
+    def fill(self, codegen):
+        """A cell that capture made gets its contents; one of the frame's own cells was given them by `replay_attributes`."""
+        pending = codegen.side_effects.load_cell(self)
+        if pending is None and self.contents is not None and self.frame_name is None and self.source is None:
+            codegen.write_attribute(self, "cell_contents", self.contents)
+        elif pending is not None and self.frame_name is not None:
+            self.replay_attributes(codegen, {"cell_contents": pending})
+
+    def replay_attributes(self, codegen, pending):
+        for value in pending.values():
+            deleted = value is codegen.side_effects.DELETED
+            if self.frame_name is None:
+                codegen.write_attribute(self, "cell_contents", value)
+            elif deleted:
+                codegen.emit("DELETE_DEREF", self.frame_name)
+            else:
+                codegen(value)
+                codegen.emit("STORE_DEREF", self.frame_name)
+
+
+# --- arguments ------------------------------------------------------------------------------------------
+def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
+    """The callee's locals by name, as CPython binds them; a wrong call is an observed TypeError with CPython's text."""
+    positional = list(code.co_varnames[: code.co_argcount])
+    keyword_only = list(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
+    star = rest[0] if code.co_flags & inspect.CO_VARARGS else None
+    double_star = rest[bool(star)] if code.co_flags & inspect.CO_VARKEYWORDS else None
+    bound = dict(zip(positional, args))
+    extra = args[len(positional) :]
+    if star:
+        bound[star] = tx.build_tuple(extra)
+    elif extra:
+        plural = "" if len(positional) == 1 else "s"
+        takes = f"takes {len(positional)} positional argument{plural} but {len(args)} were given"
+        tx.raise_observed(TypeError, f"{name}() {takes}")
+    surplus = {}
+    for key, value in kwargs.items():
+        if key in bound and key in positional[code.co_posonlyargcount :]:
+            tx.raise_observed(TypeError, f"{name}() got multiple values for argument '{key}'")
+        if key in keyword_only or key in positional[code.co_posonlyargcount :]:
+            bound[key] = value
+        elif double_star:
+            surplus[key] = value
+        else:
+            tx.raise_observed(TypeError, f"{name}() got an unexpected keyword argument '{key}'")
+    if double_star:
+        bound[double_star] = tx.build_dict(surplus)
+    for key, value in zip(positional[len(positional) - len(defaults) :], defaults):
+        bound.setdefault(key, value)
+    for key, value in kw_defaults.items():
+        bound.setdefault(key, value)
+    missing = [repr(key) for key in [*positional, *keyword_only] if key not in bound]
+    if missing:
+        kind = "positional" if missing[0][1:-1] in positional else "keyword-only"
+        plural = "" if len(missing) == 1 else "s"
+        listed = missing[0] if len(missing) == 1 else ", ".join(missing[:-1]) + f" and {missing[-1]}"
+        tx.raise_observed(TypeError, f"{name}() missing {len(missing)} required {kind} argument{plural}: {listed}")
+    return bound
+
+
+# --- functions ------------------------------------------------------------------------------------------
+class FunctionVariable(VariableTracker):
+    """Base of the functions that can be inlined: gives code, globals, defaults and closure cells."""
+
+    def python_type(self):
+        return types.FunctionType
+
+    def is_immutable(self):
+        return False
+
+    def key(self):
+        from .tensor import IdentityKey
+
+        return IdentityKey(self)
+
+    def call_function(self, tx, args, kwargs):
+        return tx.inline_call(self, list(args), dict(kwargs))
+
+    def method___get__(self, tx, instance, owner=None):
+        instance = instance.realize()
+        if instance.is_python_constant() and instance.as_python_constant() is None:
+            return self
+        return BoundMethodVariable(self, instance)
+
+
+class UserFunctionVariable(FunctionVariable):
+    """A function object that exists; its code is guarded, what it closes over is guarded where it is used."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    @property
+    def code(self):
+        return self.value.__code__
+
+    @property
+    def globals_dict(self):
+        return self.value.__globals__
+
+    @property
+    def function_name(self):
+        return self.value.__qualname__
+
+    def as_python_constant(self):
+        return self.value
+
+    def is_immutable(self):
+        return False
+
+    def defaults(self, tx):
+        source = AttrSource(self.source or self.constant_source(), "__defaults__")
+        values = self.value.__defaults__ or ()
+        tx.guard("length", source, len(values)) if values else tx.guard("is", source, None)
+        return [tx.output.lazy(value, ItemSource(source, k)) for k, value in enumerate(values)]
+
+    def kw_defaults(self, tx):
+        source = AttrSource(self.source or self.constant_source(), "__kwdefaults__")
+        return {
+            key: tx.output.lazy(value, ItemSource(source, key))
+            for key, value in (self.value.__kwdefaults__ or {}).items()
+        }
+
+    def key(self):
+        return self.value
+
+    def constant_source(self):
+        return ConstantSource(self.value, self.value.__qualname__)
+
+    def cells(self, tx):
+        """The closure: the frame's own function shares its cells with the frame."""
+        root = tx.output.root_cells
+        if self.value is tx.output.function:
+            return [root[name] for name in self.code.co_freevars]
+        closure_source = AttrSource(self.source or self.constant_source(), "__closure__")
+        cells = []
+        for index, cell in enumerate(self.value.__closure__ or ()):
+            known = tx.output.known(cell)
+            if known is None:
+                source = ItemSource(closure_source, index)
+                known = tx.output.remember(cell, CellVariable(cell_contents(tx.output, cell, source), source))
+            cells.append(known)
+        return cells
+
+    def var_getattr(self, tx, name):
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None and pending is not tx.side_effects.DELETED:
+            return pending
+        if name == "__get__":
+            return BuiltinMethodVariable(self, "__get__")
+        try:
+            value = getattr(self.value, name)
+        except AttributeError as error:
+            tx.raise_observed(AttributeError, *error.args)
+        return tx.output.wrap(value, AttrSource(self.source or self.constant_source(), name)).realize()
+
+    def var_setattr(self, tx, name, value):
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__dict__"):
+            unsupported("function rewritten", f"assignment to {self.function_name}.{name}")
+        tx.side_effects.store_attr(self, name, value)
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+    def __repr__(self):
+        return f"UserFunctionVariable({self.function_name})"
+
+
+class NestedFunctionVariable(FunctionVariable):
+    """A function that capture itself made (MAKE_FUNCTION): a lambda, a `def` inside the function, a comprehension."""
+
+    def __init__(self, code, globals_dict, globals_source, defaults, kw_defaults, cells, annotations=None):
+        super().__init__()
+        self.code, self.globals_dict, self.globals_source = code, globals_dict, globals_source
+        self._defaults, self._kw_defaults, self._cells = defaults, kw_defaults, cells
+        self.annotations = annotations
+        self.function_name = code.co_qualname
+
+    def defaults(self, tx):
+        return self._defaults
+
+    def kw_defaults(self, tx):
+        return self._kw_defaults
+
+    def cells(self, tx):
+        return self._cells
+
+    def var_getattr(self, tx, name):
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None and pending is not tx.side_effects.DELETED:
+            return pending
+        simple = {
+            "__name__": self.code.co_name,
+            "__qualname__": self.function_name,
+            "__code__": self.code,
+            "__module__": self.globals_dict.get("__name__"),
+            "__doc__": self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None,
+        }
+        if name in simple:
+            return tx.build(simple[name])
+        if name == "__defaults__":
+            return tx.build_tuple(self._defaults) if self._defaults else tx.build(None)
+        if name == "__kwdefaults__":
+            return tx.build_dict(self._kw_defaults) if self._kw_defaults else tx.build(None)
+        if name == "__closure__":
+            return tx.build_tuple(self._cells) if self._cells else tx.build(None)
+        if name == "__annotations__":
+            return tx.build_dict(self.annotations or {})
+        if name == "__get__":
+            return BuiltinMethodVariable(self, "__get__")
+        if name == "__dict__":
+            return tx.build_dict(dict(tx.side_effects.pending_attributes(self)))
+        tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def var_setattr(self, tx, name, value):
+        tx.side_effects.new_object(self)
+        tx.side_effects.store_attr(self, name, value)
+
+    def children(self):
+        return [*self._defaults, *self._kw_defaults.values()]
+
+    def reconstruct(self, codegen):
+        flags = 0
+        if self._defaults:
+            flags |= 1
+            for value in self._defaults:
+                codegen(value)
+            codegen.build_tuple(len(self._defaults))
+        if self._kw_defaults:
+            flags |= 2
+            for key, value in self._kw_defaults.items():
+                codegen.load_const(key)
+                codegen(value)
+            codegen.build_map(len(self._kw_defaults))
+        if self._cells:
+            flags |= 8
+            for cell in self._cells:
+                codegen(cell)
+            codegen.build_tuple(len(self._cells))
+        if self.globals_source is None:
+            codegen.load_const(self.code)
+            return codegen.emit("MAKE_FUNCTION", arg=flags)
+        self._reconstruct_in_other_module(codegen, flags)
+
+    def _reconstruct_in_other_module(self, codegen, flags):
+        """A function of an inlined frame keeps the globals of its own module."""
+        names = [name for bit, name in ((1, "defaults"), (2, "kw_defaults"), (8, "closure")) if flags & bit]
+        codegen.build_tuple(len(names))
+        codegen.store_fast("__parts")
+        codegen.push_function(make_function)
+        codegen.load_const(self.code)
+        codegen.load_source(self.globals_source)
+        codegen.load_const(tuple(names))
+        codegen.load_fast("__parts")
+        codegen.call_function(4)
+
+    def __repr__(self):
+        return f"NestedFunctionVariable({self.function_name})"
+
+
+def make_function(code, globals_dict, names, parts):
+    """What MAKE_FUNCTION does, for globals other than the running frame's."""
+    given = dict(zip(names, parts))
+    function = types.FunctionType(code, globals_dict, None, given.get("defaults"), given.get("closure"))
+    function.__kwdefaults__ = given.get("kw_defaults")
+    return function
+
+
+class BoundMethodVariable(VariableTracker):
+    """`instance.method`: a function (any callable tracker) with its first argument."""
+
+    def __init__(self, function, instance, source=None):
+        super().__init__(source)
+        self.function, self.instance = function, instance
+
+    def python_type(self):
+        return types.MethodType
+
+    def is_immutable(self):
+        return True
+
+    def key(self):
+        return (BoundMethodVariable, self.function.key(), id(self.instance.realize()))
+
+    def call_function(self, tx, args, kwargs):
+        return self.function.call_function(tx, [self.instance, *args], kwargs)
+
+    def var_getattr(self, tx, name):
+        if name == "__self__":
+            return self.instance
+        if name == "__func__":
+            return self.function
+        return self.function.var_getattr(tx, name)
+
+    def children(self):
+        return (self.function, self.instance)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.load_const(types.MethodType), [self.function, self.instance])
+
+    def __repr__(self):
+        return f"BoundMethodVariable({self.function!r} of {self.instance!r})"
+
+
+class BuiltinMethodVariable(VariableTracker):
+    """`value.name` of a value whose methods are C code: `items.append`, `x.relu`."""
+
+    def __init__(self, instance, name):
+        super().__init__()
+        self.instance, self.name = instance, name
+
+    def python_type(self):
+        return types.BuiltinMethodType
+
+    def is_immutable(self):
+        return True
+
+    def call_function(self, tx, args, kwargs):
+        return self.instance.call_method(tx, self.name, list(args), dict(kwargs))
+
+    def var_getattr(self, tx, name):
+        if name == "__self__":
+            return self.instance
+        if name in ("__name__", "__qualname__"):
+            return tx.build(self.name)
+        return super().var_getattr(tx, name)
+
+    def children(self):
+        return (self.instance,)
+
+    def reconstruct(self, codegen):
+        codegen(self.instance)
+        codegen.load_attr(self.name)
+
+    def __repr__(self):
+        return f"BuiltinMethodVariable({self.instance!r}.{self.name})"
+
+
+class DisabledFunctionVariable(VariableTracker):
+    """A function marked with `minicompile.disable`: never seen into."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+    def is_immutable(self):
+        return False
+
+    def call_function(self, tx, args, kwargs):
+        raise Unsupported("disabled function", f"{self.value.__qualname__} is marked with minicompile.disable")
+
+
+# --- wrapping -------------------------------------------------------------------------------------------
+def cell_contents(output, cell, source):
+    """A lazy tracker of what is in an existing cell; None while it is empty."""
+    try:
+        return output.lazy(cell.cell_contents, AttrSource(source, "cell_contents"))
+    except ValueError:
+        return None
+
+
+@wraps(types.FunctionType)
+def wrap_function(output, value, source):
+    from .torch_functions import is_tracked, wrap_torch_function
+
+    if getattr(value, "_minicompile_disabled", False):
+        output.guard("is", source, value)
+        return DisabledFunctionVariable(value, source)
+    if is_tracked(value):
+        return wrap_torch_function(output, value, source)
+    output.guard("code", source, value.__code__)
+    return UserFunctionVariable(value, source)
+
+
+@wraps(types.MethodType)
+def wrap_method(output, value, source):
+    if source is None:
+        function, instance = output.wrap(value.__func__, None), output.wrap(value.__self__, None)
+        return BoundMethodVariable(function, instance)
+    output.guard("type", source, types.MethodType)
+    function = output.wrap(value.__func__, AttrSource(source, "__func__"))
+    return BoundMethodVariable(function, output.lazy(value.__self__, AttrSource(source, "__self__")), source)
+
+
+@wraps(types.CellType)
+def wrap_cell(output, value, source):
+    return CellVariable(cell_contents(output, value, source), source)

@@ -1,0 +1,124 @@
+"""Generators made during capture: a translator that stops at each YIELD_VALUE and goes on when asked.
+
+Goes in: a call of a generator function.  Comes out: `next`, `send`, `throw` and `close`, as lazy as Python's own.
+Mirrors `torch/_dynamo/variables/functions.py` (LocalGeneratorObjectVariable).  Taught in chapter 06.
+"""
+
+import types
+
+from .base import ObservedException, VariableTracker, unsupported
+
+
+class GeneratorVariable(VariableTracker):
+    """frame: the callee's translator, not started, suspended at a yield, or finished."""
+
+    def __init__(self, frame):
+        super().__init__()
+        self.frame = frame
+        self.started = self.finished = self.running = False
+
+    def python_type(self):
+        return types.GeneratorType
+
+    def is_immutable(self):
+        return False
+
+    def is_python_constant(self):
+        return False
+
+    def key(self):
+        return self
+
+    def truth(self, tx):
+        return True
+
+    def iterate(self, tx):
+        return self
+
+    def next(self, tx):
+        return self.send(tx, tx.build(None))
+
+    def send(self, tx, value):
+        """Run to the next yield.  The frame's stack gets `value` as the result of the yield it stands at."""
+        if self.finished:
+            tx.raise_observed(StopIteration)
+        if not self.started:
+            if not tx.is_none(value):
+                tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
+        else:
+            self.frame.push(value)
+        return self.resume(tx)
+
+    def resume(self, tx, thrown=None):
+        frame = self.frame
+        if self.running:
+            tx.raise_observed(ValueError, "generator already executing")
+        frame.parent, frame.depth = tx, tx.depth + 1
+        self.started, self.running, frame.yielded = True, True, None
+        try:
+            if thrown is not None:
+                frame.unwind(frame.current, thrown)
+            frame.run_until_return()
+        except ObservedException as observed:
+            self.finished = True
+            if tx.exception_matches(observed, StopIteration):
+                self.stop_iteration_inside(tx, observed)
+            raise
+        finally:
+            self.running = False
+            tx.output.current_translator = tx
+        if frame.yielded is not None:
+            return frame.yielded
+        self.finished = True
+        none = tx.is_none(frame.return_value.realize())
+        tx.raise_observed(StopIteration, *([] if none else [frame.return_value]))
+
+    def stop_iteration_inside(self, tx, observed):
+        """PEP 479: StopIteration that leaves a generator's body is a RuntimeError."""
+        try:
+            tx.raise_observed(RuntimeError, "generator raised StopIteration")
+        except ObservedException as wrapped:
+            wrapped.variable.set_context(tx, "__cause__", observed.variable)
+            wrapped.variable.set_context(tx, "__context__", observed.variable)
+            raise
+
+    # --- methods ------------------------------------------------------------------------------------
+    def method___iter__(self, tx):
+        return self
+
+    def method___next__(self, tx):
+        return self.next(tx)
+
+    def method_send(self, tx, value):
+        return self.send(tx, value.realize())
+
+    def method_throw(self, tx, kind, value=None, traceback=None):
+        exception = tx.exception_instance(kind.realize() if value is None else value.realize())
+        observed = ObservedException(exception)
+        if self.finished or not self.started:
+            self.finished = True
+            raise observed
+        return self.resume(tx, observed)
+
+    def method_close(self, tx):
+        if self.finished or not self.started:
+            self.finished = True
+            return tx.build(None)
+        exit_ = tx.build(GeneratorExit).call_function(tx, [], {}).realize()
+        try:
+            self.resume(tx, ObservedException(exit_))
+        except ObservedException as observed:
+            if tx.exception_matches(observed, GeneratorExit) or tx.exception_matches(observed, StopIteration):
+                return tx.build(None)
+            raise
+        tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
+
+    def reconstruct(self, codegen):
+        unsupported(
+            "generator alive at a graph break",
+            f"the generator {self.frame.code.co_qualname} is in the middle of its body when the graph breaks",
+            "turn it into a list first",
+        )
+
+    def __repr__(self):
+        return f"GeneratorVariable({self.frame.code.co_qualname})"

@@ -1,0 +1,300 @@
+"""Tensors during capture: a node of the graph with a fake tensor that knows shape, dtype, stride and device.
+
+Goes in: graph operations on trackers.  Comes out: a new node, and the tracker of its result.
+Mirrors `torch/_dynamo/variables/tensor.py`.  Taught in chapter 03.
+
+An operation runs once on fake tensors.  If that raises, the graph breaks before it, and eager raises the real exception
+at the user's line.
+"""
+
+import operator
+
+import torch
+import torch.utils._pytree
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+
+from ..builder import wraps, wraps_if
+from ..guards import tensor_properties
+from ..source import AttrSource
+from .base import VariableTracker, unsupported
+
+PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class TensorVariable(VariableTracker):
+    """node: the FX node that computes it; fake: its metadata.  In-place operations change the fake, never the tracker."""
+
+    def __init__(self, node, fake, source=None, cls=torch.Tensor):
+        super().__init__(source)
+        self.node, self.fake, self.cls = node, fake, cls
+
+    def python_type(self):
+        return self.cls
+
+    def as_proxy(self):
+        return self.node
+
+    def is_immutable(self):
+        return False
+
+    def key(self):
+        return IdentityKey(self)
+
+    def truth(self, tx):
+        unsupported(
+            "data-dependent branch",
+            "the program branches on the value of a tensor, which is not known during capture",
+            "use torch.where, or move the branch out of the compiled function",
+        )
+
+    # --- attributes ---------------------------------------------------------------------------------
+    def var_getattr(self, tx, name):
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None:
+            if pending is tx.side_effects.DELETED:
+                tx.raise_observed(AttributeError, f"'Tensor' object has no attribute '{name}'")
+            return pending
+        if name in CONSTANT_ATTRIBUTES:
+            return tx.build(CONSTANT_ATTRIBUTES[name](self.fake))
+        if name in GRAPH_ATTRIBUTES:
+            return graph_call(tx, getattr, [self, tx.build(name)], {})
+        if name == "__class__":
+            return tx.build(self.cls)
+        if name == "grad":
+            return self.gradient(tx)
+        if callable(getattr(torch.Tensor, name, None)):
+            from .functions import BuiltinMethodVariable
+
+            return BuiltinMethodVariable(self, name)
+        if not hasattr(torch.Tensor, name):
+            return self.user_attribute(tx, name)
+        unsupported("tensor attribute", f"Tensor.{name} has no meaning inside a graph")
+
+    def gradient(self, tx):
+        """`.grad` of an input: None, or the tensor that is there now; of an intermediate result: None in a leafless graph."""
+        if self.source is None:
+            unsupported("gradient of an intermediate", "`.grad` of a tensor made in the graph")
+        value = tx.output.input_value(self)
+        return tx.output.wrap(value.grad, AttrSource(self.source, "grad")).realize()
+
+    def user_attribute(self, tx, name):
+        """An attribute that the user put on a tensor (`tensor.__dict__`)."""
+        if self.source is not None:
+            value = tx.output.input_value(self)
+            if name in value.__dict__:
+                return tx.output.wrap(value.__dict__[name], AttrSource(self.source, name)).realize()
+            tx.guard("lacks_attribute", self.source, name)
+        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def var_setattr(self, tx, name, value):
+        value = value.realize()
+        if name == "requires_grad" and value.is_python_constant():
+            return graph_call(tx, "requires_grad_", [self, value], {}, op="call_method")
+        if name == "data" or name == "grad" or hasattr(torch.Tensor, name):
+            unsupported("tensor attribute write", f"`tensor.{name} = ...` changes the tensor outside the graph")
+        tx.side_effects.store_attr(self, name, value)
+
+    # --- calls --------------------------------------------------------------------------------------
+    def call_method(self, tx, name, args, kwargs):
+        args = [a.realize() for a in args]
+        kwargs = {k: v.realize() for k, v in kwargs.items()}
+        if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
+            constants = [a.as_python_constant() for a in args]
+            return tx.build(getattr(self.fake, name)(*constants, **{k: v.as_python_constant() for k, v in kwargs.items()}))
+        if name in BREAKING_METHODS:
+            kind, hint = BREAKING_METHODS[name]
+            unsupported(kind, f"Tensor.{name}() needs the tensor's data", hint)
+        handler = getattr(self, f"method_{name}", None)
+        if handler is not None:
+            return handler(tx, *args, **kwargs)
+        if name in OPERATOR_METHODS:
+            return tx.call(OPERATOR_METHODS[name], self, *args)
+        if not hasattr(torch.Tensor, name):
+            return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        return graph_call(tx, name, [self, *args], kwargs, op="call_method")
+
+    def method___len__(self, tx):
+        if self.fake.dim() == 0:
+            tx.raise_observed(TypeError, "len() of a 0-d tensor")
+        return tx.build(self.fake.shape[0])
+
+    def method___contains__(self, tx, item):
+        unsupported("data-dependent branch", "`in` on a tensor looks at its data")
+
+    def method___bool__(self, tx):
+        return self.truth(tx)
+
+    def method___setitem__(self, tx, index, value):
+        graph_call(tx, operator.setitem, [self, index, value], {})
+        return tx.build(None)
+
+    def method_new(self, tx, *args, **kwargs):
+        unsupported("legacy constructor", "Tensor.new()", "use torch.empty_like or new_empty")
+
+    def method_backward(self, tx, *args, **kwargs):
+        unsupported("backward inside a compiled function", "Tensor.backward() runs autograd", "call it outside")
+
+    def method_register_hook(self, tx, hook):
+        unsupported("tensor hook", "register_hook on a tensor in a graph")
+
+    def iterate(self, tx):
+        return tx.build(iter).call_function(tx, [tx.build_list(self.unpack(tx))], {})
+
+    def unpack(self, tx):
+        if self.fake.dim() == 0:
+            tx.raise_observed(TypeError, "iteration over a 0-d tensor")
+        return graph_call(tx, "unbind", [self], {}, op="call_method").unpack(tx)
+
+    def reconstruct(self, codegen):
+        codegen.load_graph_output(self.node)
+
+    def __repr__(self):
+        return f"TensorVariable({self.node.name}: {str(self.fake.dtype)[6:]}{list(self.fake.shape)})"
+
+
+class IdentityKey:
+    """A dict key for objects that hash by identity: equal when it is the same tracker."""
+
+    __slots__ = ("tracker",)
+
+    def __init__(self, tracker):
+        self.tracker = tracker
+
+    def __eq__(self, other):
+        return isinstance(other, IdentityKey) and self.tracker is other.tracker
+
+    def __hash__(self):
+        return id(self.tracker)
+
+
+CONSTANT_ATTRIBUTES = {
+    "shape": lambda t: t.shape,
+    "dtype": lambda t: t.dtype,
+    "device": lambda t: t.device,
+    "layout": lambda t: t.layout,
+    "ndim": lambda t: t.ndim,
+    "requires_grad": lambda t: t.requires_grad,
+    "is_leaf": lambda t: t.is_leaf,
+    "is_cuda": lambda t: t.device.type == "cuda",
+    "is_cpu": lambda t: t.device.type == "cpu",
+    "is_meta": lambda t: t.device.type == "meta",
+    "is_mps": lambda t: t.device.type == "mps",
+    "is_xpu": lambda t: t.device.type == "xpu",
+    "is_mkldnn": lambda t: t.is_mkldnn,
+    "is_sparse": lambda t: t.is_sparse,
+    "is_sparse_csr": lambda t: t.is_sparse_csr,
+    "is_quantized": lambda t: t.is_quantized,
+    "is_nested": lambda t: t.is_nested,
+    "itemsize": lambda t: t.itemsize,
+    "nbytes": lambda t: t.nbytes,
+    "names": lambda t: t.names,
+}
+GRAPH_ATTRIBUTES = {"T", "mT", "H", "mH", "real", "imag", "data"}
+METADATA_METHODS = {
+    *("size dim ndimension numel nelement element_size stride storage_offset is_contiguous is_floating_point".split()),
+    *("is_complex is_signed is_conj is_neg get_device is_inference is_shared type_as_string".split()),
+}
+_DATA_HINT = "return the tensor and read it outside the compiled function"
+BREAKING_METHODS = {
+    **{name: ("Tensor.item", _DATA_HINT) for name in ("item", "__int__", "__float__", "__bool__", "__index__", "__complex__")},
+    **{name: ("Tensor.tolist", _DATA_HINT) for name in ("tolist", "numpy", "__array__", "data_ptr")},
+    **{name: ("tensor printed", _DATA_HINT) for name in ("__repr__", "__str__", "__format__")},
+    **{name: ("storage access", "") for name in ("storage", "untyped_storage", "set_", "resize_", "share_memory_")},
+}
+OPERATOR_METHODS = {
+    f"__{name}__": getattr(operator, name)
+    for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge neg invert abs "
+    "getitem iadd isub imul itruediv ifloordiv".split()
+    if hasattr(torch.Tensor, f"__{name}__")
+}
+
+
+# --- graph operations -----------------------------------------------------------------------------------
+def fake_of(argument):
+    """The fake values behind the nodes of an argument."""
+    return fx.node.map_arg(argument, lambda node: node.meta["example_value"])
+
+
+def fake_arguments(args, kwargs):
+    return fake_of(tuple(args)), fake_of(dict(kwargs))
+
+
+def graph_call(tx, target, args, kwargs, op="call_function"):
+    """Put `target(*args, **kwargs)` into the graph (op="call_method": target is a method name).  Returns its tracker."""
+    args = [a.realize() for a in args]
+    kwargs = {k: v.realize() for k, v in kwargs.items()}
+    node_args = tuple(a.as_proxy() for a in args)
+    node_kwargs = {k: v.as_proxy() for k, v in kwargs.items()}
+    fake_args, fake_kwargs = fake_arguments(node_args, node_kwargs)
+    function = getattr(fake_args[0], target) if op == "call_method" else target
+    try:
+        with tx.output.fake_mode:
+            result = function(*(fake_args[1:] if op == "call_method" else fake_args), **fake_kwargs)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        unsupported("data-dependent operator", f"{target} has a result that depends on data: {error}")
+    except Exception as error:
+        tx.output.operator_error = error
+        unsupported("operator raised", f"{getattr(target, '__name__', target)} raised {type(error).__name__}: {error}")
+    known = known_result(args, kwargs, result)
+    if result is not None and not holds_tensor(result):
+        return tx.build(result)  # a question about metadata: no operation
+    node = tx.output.create_node(op, target, node_args, node_kwargs)
+    node.meta["example_value"] = result
+    return known if known is not None else wrap_result(tx, node, result)
+
+
+def holds_tensor(result):
+    return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(result))
+
+
+def known_result(args, kwargs, result):
+    """In-place and pass-through operations return one of their arguments: the same object, so the same tracker."""
+    if isinstance(result, FakeTensor):
+        for argument in [*args, *kwargs.values()]:
+            if isinstance(argument, TensorVariable) and argument.fake is result:
+                return argument
+    return None
+
+
+def wrap_result(tx, node, result):
+    """The tracker of what a graph operation returned: a tensor, a (named) tuple or list of them, or a constant."""
+    if isinstance(result, torch.Tensor):
+        node.meta["example_value"] = result
+        return TensorVariable(node, result)
+    if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
+        items = []
+        for index, element in enumerate(result):
+            if element is None or isinstance(element, (int, float, bool, torch.dtype)):
+                items.append(tx.build(element))
+                continue
+            item = tx.output.create_node("call_function", operator.getitem, (node, index))
+            items.append(wrap_result(tx, item, element))
+        return tx.build_sequence(type(result), items)
+    if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        unsupported("data-dependent size", "a size that depends on data")
+    return tx.build(result)
+
+
+# --- existing tensors -----------------------------------------------------------------------------------
+def wrap_tensor(output, value, source):
+    """A tensor of the outside world becomes a graph input (or, with no source, a constant of the graph)."""
+    if type(value) not in PLAIN_TENSOR_TYPES:
+        unsupported("tensor subclass", f"{type(value).__name__} runs its own code for each operation")
+    if isinstance(value, FakeTensor):
+        unsupported("fake tensor", "a fake tensor of another mode")
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        unsupported("tensor layout", f"a tensor with layout {value.layout}")
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        unsupported("functorch tensor", "a tensor inside a functorch transform")
+    if source is None:
+        node, fake = output.add_constant(value)
+        node.meta["example_value"] = fake
+        return output.remember(value, TensorVariable(node, fake))
+    output.guard("tensor", source, tensor_properties(value))
+    node, fake = output.add_input(value, source)
+    return TensorVariable(node, fake, source, type(value))
+
+
+wraps(*PLAIN_TENSOR_TYPES)(wrap_tensor)
+wraps_if(lambda value: isinstance(value, torch.Tensor), order=5)(wrap_tensor)

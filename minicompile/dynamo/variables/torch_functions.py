@@ -1,0 +1,278 @@
+"""Functions of torch: those that become graph nodes, those that read or switch a mode, those that are constants.
+
+Goes in: `torch.add`, `F.linear`, `torch.ops.aten.mm`, ...  Comes out: a graph operation, or a handler's answer.
+Mirrors `torch/_dynamo/variables/torch.py` and `trace_rules.py`.  Taught in chapters 03 and 06.
+
+All other Python in torch (nn.Module, context managers, initialisers) is inlined like the user's own code: `torch.no_grad()`
+needs no tracker of its own, because its `__enter__` ends in the mode setter `torch._C._set_grad_enabled`.
+"""
+
+import types
+
+import torch
+import torch.nn.functional as F
+
+from ..builder import wraps_if
+from .base import VariableTracker, unsupported
+from .tensor import TensorVariable, graph_call
+
+C_CALLABLES = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+)
+GRAPH_NAMESPACES = (torch._C._VariableFunctions, torch._C._nn, torch._C._fft, torch._C._linalg, torch._C._special)
+GRAPH_MODULES = {"torch.functional", "torch.nn.functional", "torch._jit_internal", "torch.special", "torch.fft"}
+
+
+def _graph_builtins():
+    """The C functions of the namespaces that hold operators (compared by identity; their `__module__` is unreliable)."""
+    found = {F.scaled_dot_product_attention, torch._C._get_tracing_state}
+    for namespace in GRAPH_NAMESPACES:
+        for name in dir(namespace):
+            value = getattr(namespace, name)
+            if not name.startswith("__") and callable(value):
+                found.add(value)
+    return found
+
+
+GRAPH_BUILTINS = _graph_builtins()
+
+
+def is_graph_function(value):
+    """Whether a call of `value` is one node of the graph."""
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if isinstance(value, types.FunctionType):
+        return value.__module__ in GRAPH_MODULES and value not in HANDLERS
+    if isinstance(value, C_CALLABLES):
+        return value in GRAPH_BUILTINS
+    return False
+
+
+class TorchFunctionVariable(VariableTracker):
+    """A function of torch whose call is a graph node, or has a row in HANDLERS."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+    def is_immutable(self):
+        return True
+
+    def key(self):
+        return self.value
+
+    def call_function(self, tx, args, kwargs):
+        args = [a.realize() for a in args]
+        kwargs = {k: v.realize() for k, v in kwargs.items()}
+        handler = HANDLERS.get(self.value)
+        if handler is not None:
+            return handler(tx, *args, **kwargs)
+        if self.value in STATE_READERS or self.value in MODES:
+            return mode_call(tx, self.value, args, kwargs)
+        if self.value in BREAKING:
+            unsupported("torch function outside graphs", f"{self.name} {BREAKING[self.value]}")
+        if "out" in kwargs:
+            return call_with_out(tx, self.value, args, kwargs)
+        return graph_call(tx, self.value, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        return tx.build(getattr(self.value, name))
+
+    @property
+    def name(self):
+        return getattr(self.value, "__name__", str(self.value))
+
+    def __repr__(self):
+        return f"TorchFunctionVariable({self.name})"
+
+
+def call_with_out(tx, function, args, kwargs):
+    """`out=` writes into its argument and returns that object; a wrong shape would resize it, so that breaks."""
+    out = kwargs["out"]
+    targets = out.unpack(tx) if not isinstance(out, TensorVariable) else [out]
+    before = [tuple(t.realize().fake.shape) for t in targets]
+    result = graph_call(tx, function, args, kwargs)
+    if before != [tuple(t.realize().fake.shape) for t in targets]:
+        unsupported("out= resized", "the out tensor has another shape than the result", "give it the right shape")
+    return out if not isinstance(out, TensorVariable) or result is not out else result
+
+
+# --- modes ----------------------------------------------------------------------------------------------
+# setter -> function that reads the state as the setter's arguments, given the arguments of this call.  During capture the
+# mode is really switched (fake tensors feel it), noted in the graph, and undone when capture ends; the new bytecode then
+# switches it for good.
+MODES = {
+    torch._C._set_grad_enabled: lambda enabled: (torch.is_grad_enabled(),),
+    torch.set_autocast_enabled: lambda device, enabled: (device, torch.is_autocast_enabled(device)),
+    torch.set_autocast_dtype: lambda device, dtype: (device, torch.get_autocast_dtype(device)),
+    torch.set_autocast_cache_enabled: lambda enabled: (torch.is_autocast_cache_enabled(),),
+    torch.set_default_dtype: lambda dtype: (torch.get_default_dtype(),),
+    torch._C._set_default_dtype: lambda dtype: (torch.get_default_dtype(),),
+}
+STATE_READERS = {
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+    torch.get_default_dtype,
+    torch.is_autocast_enabled,
+    torch.get_autocast_dtype,
+    torch.is_autocast_cache_enabled,
+    torch.are_deterministic_algorithms_enabled,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache,
+    torch._C._get_tracing_state,
+    torch._C._is_torch_function_enabled,
+    torch._C._len_torch_function_stack,
+    torch._C._get_default_device,
+    torch.get_num_threads,
+    torch.cuda.is_available,
+    torch.amp.is_autocast_available,
+    torch.amp.autocast_mode.is_autocast_available,
+    torch._C._is_autocast_available,
+    torch._C._get_privateuse1_backend_name,
+}
+
+
+def mode_call(tx, function, args, kwargs):
+    """Read or switch an ambient mode.  Readers are constants: every frame guards the ambient state."""
+    constants = [a.as_python_constant() for a in args]
+    named = {k: v.as_python_constant() for k, v in kwargs.items()}
+    if function in MODES:
+        before = MODES[function](*constants)
+        tx.side_effects.set_mode(function, before, tuple(constants))
+        tx.output.create_node("call_function", function, tuple(constants))
+    return tx.fold_python(function, constants, named)
+
+
+# --- handlers -------------------------------------------------------------------------------------------
+def _constant(value):
+    return lambda tx, *args, **kwargs: tx.build(value)
+
+
+def _of_fake(function):
+    """A pure question about a tensor's metadata, answered by its fake."""
+
+    def handler(tx, tensor, *args):
+        if not isinstance(tensor, TensorVariable):
+            return tx.fold(function, [tensor, *args], {})
+        return tx.build(function(tensor.fake, *(a.as_python_constant() for a in args)))
+
+    return handler
+
+
+def _is_tensor(tx, value):
+    return tx.build(isinstance(value, TensorVariable))
+
+
+def _has_torch_function(tx, *args):
+    return tx.build(False)  # tensor subclasses and torch function modes break before they get here
+
+
+def _torch_tensor(tx, data, **kwargs):
+    """`torch.tensor(numbers)` is a graph constant; of tensors it reads their data."""
+    if not data.is_python_constant():
+        unsupported("Tensor.item", "torch.tensor of a value that holds tensors reads their data", "use torch.stack")
+    return graph_call(tx, torch.tensor, [data], kwargs)
+
+
+def _get_default_device(tx):
+    return tx.build(torch.get_default_device())
+
+
+def _assert(tx, condition, message=None):
+    if isinstance(condition, TensorVariable):
+        unsupported("data-dependent branch", "torch._assert looks at the data of a tensor")
+    if not condition.truth(tx):
+        tx.raise_observed(AssertionError, "" if message is None else message.as_python_constant())
+    return tx.build(None)
+
+
+def _check(tx, condition, message=None):
+    if isinstance(condition, TensorVariable):
+        unsupported("data-dependent branch", "torch._check looks at the data of a tensor")
+    if condition.truth(tx):
+        return tx.build(None)
+    text = tx.call_tracker(message, []).as_python_constant() if message is not None else "Expected cond to be True"
+    tx.raise_observed(RuntimeError, text)
+
+
+HANDLERS = {
+    torch.is_tensor: _is_tensor,
+    torch.is_floating_point: _of_fake(torch.is_floating_point),
+    torch.is_complex: _of_fake(torch.is_complex),
+    torch.is_conj: _of_fake(torch.is_conj),
+    torch.is_neg: _of_fake(torch.is_neg),
+    torch.is_signed: _of_fake(torch.is_signed),
+    torch.numel: _of_fake(torch.numel),
+    torch.tensor: _torch_tensor,
+    torch.get_default_device: _get_default_device,
+    torch._assert: _assert,
+    torch._check: _check,
+    torch.compiler.is_compiling: _constant(True),
+    torch.compiler.is_dynamo_compiling: _constant(True),
+    torch.compiler.is_exporting: _constant(False),
+    torch.jit.is_scripting: _constant(False),
+    torch.jit.is_tracing: _constant(False),
+    torch._jit_internal.is_scripting: _constant(False),
+    torch._C._get_tracing_state: _constant(None),
+    torch.overrides.has_torch_function: _has_torch_function,
+    torch.overrides.has_torch_function_unary: _has_torch_function,
+    torch.overrides.has_torch_function_variadic: _has_torch_function,
+    torch.overrides.is_tensor_like: _is_tensor,
+}
+
+# functions that capture leaves to eager, and why
+BREAKING = {
+    torch.manual_seed: "seeds the global generator",
+    torch.seed: "seeds the global generator",
+    torch.save: "writes a file",
+    torch.load: "reads a file",
+    torch.from_numpy: "shares memory with numpy",
+}
+ALWAYS_TRACKED = {*HANDLERS, *MODES, *STATE_READERS, *BREAKING}
+
+
+def is_tracked(value):
+    if not isinstance(value, (types.FunctionType, *C_CALLABLES)):
+        return False
+    return value in ALWAYS_TRACKED or is_graph_function(value)
+
+
+def wrap_torch_function(output, value, source):
+    output.guard("is", source, value)
+    return TorchFunctionVariable(value, source)
+
+
+class TensorMethodVariable(TorchFunctionVariable):
+    """`torch.Tensor.relu`: an unbound method, called with the tensor first."""
+
+    def call_function(self, tx, args, kwargs):
+        instance = args[0].realize()
+        if not isinstance(instance, TensorVariable):
+            unsupported("unbound tensor method", f"{self.name} of {instance!r}")
+        return instance.call_method(tx, self.name, args[1:], kwargs)
+
+
+def _is_tensor_method(value):
+    if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return issubclass(value.__objclass__, torch._C.TensorBase) or value.__objclass__ is torch._C.TensorBase
+    return False
+
+
+def wrap_tensor_method(output, value, source):
+    output.guard("is", source, value)
+    return TensorMethodVariable(value, source)
+
+
+wraps_if(is_tracked, order=1)(wrap_torch_function)
+wraps_if(_is_tensor_method, order=2)(wrap_tensor_method)
