@@ -3,6 +3,8 @@
 Comes out: the public names, nothing else.  Mirrors `torch/compiler/__init__.py`.  Taught in chapter 00.
 """
 
+import importlib.machinery
+import pathlib
 import sys
 
 if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
@@ -10,10 +12,9 @@ if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <
         "minicompile reads CPython's bytecode and frames, and supports CPython 3.11, 3.12 and 3.13; "
         f"this is {sys.implementation.name} {sys.version.split()[0]}"
     )
-try:
-    from .dynamo import _eval_frame as _eval_frame
-except ImportError as error:
+_hook = pathlib.Path(__file__).parent / "dynamo" / "_eval_frame"
+if not any(_hook.with_name(_hook.name + suffix).exists() for suffix in importlib.machinery.EXTENSION_SUFFIXES):
     raise ImportError(
-        f"minicompile's frame hook is not built for this Python ({sys.executable}); "
-        f"run `{sys.executable} -m pip install -e .` in the source folder (or `make setup`)"
-    ) from error
+        f"minicompile's frame hook is not built for this Python ({sys.executable}): "
+        "run `make setup`, or `pip install -e .` with it, in the source folder"
+    )
