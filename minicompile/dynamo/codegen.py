@@ -14,6 +14,11 @@ from .variables.tensor import TensorVariable
 GRAPH_OUTPUT = "__graph_out"
 
 
+def is_untouched(tracker):
+    """A value that nobody looked at: it need not even be wrapped to be loaded again."""
+    return isinstance(tracker, LazyVariable) and tracker.variable is None and tracker.source is not None
+
+
 class PyCodegen:
     """Collects `instructions`.  Graph outputs are numbered as they are asked for; the graph call is prepended later."""
 
@@ -129,12 +134,12 @@ class PyCodegen:
 
     def __call__(self, tracker):
         """Push the value of a tracker."""
-        if isinstance(tracker, LazyVariable) and tracker.variable is None:
+        if is_untouched(tracker):
             return self.load_source(tracker.source)
         tracker = tracker.realize()
         if tracker in self.temporaries:
             return self.load_fast(self.temporaries[tracker])
-        if tracker.is_python_constant() and tracker.is_immutable():
+        if tracker.is_immutable() and tracker.is_python_constant():
             return self.load_const(tracker.as_python_constant())
         if tracker.source is not None:
             return self.load_source(tracker.source)
@@ -152,11 +157,11 @@ class PyCodegen:
 
     def save(self, tracker):
         """Have the value in a temporary, so that it outlives changes to the objects it was read from."""
-        if isinstance(tracker, LazyVariable) and tracker.variable is None:
+        if is_untouched(tracker):
             key = tracker.source
         else:
             key = tracker = tracker.realize()
-        if key in self.temporaries or (key is tracker and tracker.is_python_constant() and tracker.is_immutable()):
+        if key in self.temporaries or (key is tracker and tracker.is_immutable() and tracker.is_python_constant()):
             return
         self(tracker)
         if key in self.temporaries:

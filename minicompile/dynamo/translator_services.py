@@ -23,7 +23,7 @@ class TranslatorServices:
         return builder.wrap(self.output, value, None)
 
     def build_tuple(self, items):
-        from .variables.containers import TupleVariable
+        from .variables.tuples import TupleVariable
 
         return TupleVariable(list(items))
 
@@ -43,13 +43,9 @@ class TranslatorServices:
 
     def build_sequence(self, cls, items):
         """What a graph operation returned: list, tuple, or one of torch's named tuples."""
-        if cls is list:
-            return self.build_list(items)
-        if cls is tuple:
-            return self.build_tuple(items)
-        from .variables.containers import NamedTupleVariable
+        from .variables.tuples import build_sequence
 
-        return NamedTupleVariable(items, cls)
+        return build_sequence(cls, items)
 
     def globals_source_of(self, globals_dict):
         """The source of another module's globals: the dict itself, held by guard and code."""

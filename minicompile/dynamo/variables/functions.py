@@ -417,6 +417,7 @@ def cell_contents(output, cell, source):
 
 @wraps(types.FunctionType)
 def wrap_function(output, value, source):
+    from .builtins import has_handler, wrap_handled
     from .torch_functions import is_tracked, wrap_torch_function
 
     if getattr(value, "_minicompile_disabled", False):
@@ -424,6 +425,8 @@ def wrap_function(output, value, source):
         return DisabledFunctionVariable(value, source)
     if is_tracked(value):
         return wrap_torch_function(output, value, source)
+    if has_handler(value):
+        return wrap_handled(output, value, source)
     output.guard("code", source, value.__code__)
     return UserFunctionVariable(value, source)
 

@@ -1,0 +1,138 @@
+"""Builtin functions and classes during capture: one row of HANDLERS each.
+
+Goes in: a function or class written in C (or one of the standard library that is better not inlined), and trackers.
+Comes out: what its handler makes of them; its polyfill, inlined; a folded constant, where it is pure; or a graph break.
+Mirrors `torch/_dynamo/variables/builtin.py`.  Taught in chapters 03 and 05.
+
+A handler is `handler(tx, *args, **kwargs)` on trackers that may be lazy.  Rows: `@handles(function)` here, HANDLERS of
+operators.py, POLYFILLS and FOLDED below.
+"""
+
+import inspect
+import operator
+import types
+
+from ..builder import wraps, wraps_if
+from ..source import AttrSource
+from . import conversions, operators, questions
+from .base import VariableTracker, unsupported
+from .classes import UserDefinedClassVariable
+from .functions import BuiltinMethodVariable
+from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
+
+
+def inlined(polyfill):
+    return lambda tx, *args, **kwargs: tx.inline(polyfill, list(args), kwargs)
+
+
+HANDLERS = {
+    **{original: inlined(polyfill) for original, polyfill in POLYFILLS.items()},
+    **operators.HANDLERS,
+    **conversions.HANDLERS,
+    **questions.HANDLERS,
+}
+
+
+def call_handler(tx, function, handler, args, kwargs):
+    """Call a handler; a call that its signature does not take is the program's TypeError."""
+    try:
+        return handler(tx, *args, **kwargs)
+    except TypeError:
+        try:
+            inspect.signature(handler).bind(tx, *args, **kwargs)
+        except TypeError as error:
+            tx.raise_observed(TypeError, wrong_call(function, args, kwargs) or str(error))
+        raise
+
+
+def wrong_call(function, args, kwargs):
+    """CPython's text for a call with a wrong number of arguments (it counts before it looks at them)."""
+    try:
+        function(*[None] * len(args), **dict.fromkeys(kwargs))
+    except Exception as error:  # only its text is wanted
+        return str(error)
+    return None
+
+
+class BuiltinVariable(VariableTracker):
+    """`value`: a function written in C, or one with a row in HANDLERS."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+    def call_function(self, tx, args, kwargs):
+        handler = HANDLERS.get(self.value)
+        if handler is not None:
+            return call_handler(tx, self.value, handler, args, kwargs)
+        return self.call_unknown(tx, args, kwargs)
+
+    def call_unknown(self, tx, args, kwargs):
+        name = getattr(self.value, "__qualname__", repr(self.value))
+        module = getattr(self.value, "__module__", None) or ""
+        pure = self.value in FOLDED or module in FOLDED_MODULES
+        if pure and tx.can_fold(None, args, kwargs):
+            return tx.fold(self.value, args, kwargs)
+        kind, hint = BREAKS.get(self.value, ("call of a C function", ""))
+        unsupported(kind, f"{module}.{name} is not followed during capture".lstrip("."), hint)
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+    def __repr__(self):
+        return f"BuiltinVariable({getattr(self.value, '__qualname__', self.value)})"
+
+
+class BuiltinClassVariable(UserDefinedClassVariable):
+    """A class whose call has a row in HANDLERS: `list`, `int`, `zip`, `collections.deque`."""
+
+    def call_function(self, tx, args, kwargs):
+        return call_handler(tx, self.value, HANDLERS[self.value], args, kwargs)
+
+
+def has_handler(value):
+    return isinstance(value, (type, types.BuiltinFunctionType, types.FunctionType)) and value in HANDLERS
+
+
+@wraps_if(has_handler, order=7)
+def wrap_handled(output, value, source):
+    output.guard("is", source, value)
+    return (BuiltinClassVariable if isinstance(value, type) else BuiltinVariable)(value, source)
+
+
+@wraps_if(lambda value: isinstance(value, types.BuiltinFunctionType), order=60)
+def wrap_c_function(output, value, source):
+    owner = value.__self__
+    if owner is None or isinstance(owner, (types.ModuleType, type)):
+        output.guard("is", source, value)
+        return BuiltinVariable(value, source)
+    return wrap_bound(output, value, source)
+
+
+@wraps(types.MethodWrapperType)
+def wrap_bound(output, value, source):
+    """A method written in C of some object."""
+    output.guard("type", source, type(value))
+    output.guard("equals", source and AttrSource(source, "__name__"), value.__name__)
+    owner = output.wrap(value.__self__, source and AttrSource(source, "__self__"))
+    return BuiltinMethodVariable(owner.realize(), value.__name__)
+
+
+@wraps(operator.itemgetter, operator.attrgetter, operator.methodcaller)
+def wrap_getter(output, value, source):
+    output.guard("is", source, value)
+    return GetterVariable(value, source)
+
+
+class GetterVariable(BuiltinVariable):
+    """An existing `operator.itemgetter(1)`: what made it is known, so it is made again from its polyfill."""
+
+    def call_function(self, tx, args, kwargs):
+        cls, arguments = self.value.__reduce__()[:2]
+        return tx.call(cls, *map(tx.build, arguments)).call_function(tx, args, kwargs)

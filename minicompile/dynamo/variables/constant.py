@@ -1,0 +1,157 @@
+"""Constants: immutable values that capture knows outright, so that everything done to them happens during capture.
+
+Goes in: numbers, strings, None, dtypes, devices, enum members, compiled regular expressions and their matches.
+Comes out: folded results.  An operation with a value that is not known answers NotImplemented, as CPython's types do
+for a stranger, so that the other operand gets its turn.
+Mirrors `torch/_dynamo/variables/constant.py`.  Taught in chapter 03.
+
+`BuiltinObject` is the base of every tracker whose class is written in C: which attributes exist is asked of the class.
+"""
+
+import contextlib
+import enum
+import re
+import types
+
+import torch
+
+from ..builder import wraps, wraps_if
+from .base import VariableTracker, unsupported
+
+ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
+COMPARISONS = "eq ne lt le gt ge".split()
+BINARY_METHODS = frozenset(
+    [f"__{name}__" for name in COMPARISONS]
+    + [f"__{prefix}{name}__" for name in ARITHMETIC for prefix in ("", "r", "i")]
+)
+
+
+@contextlib.contextmanager
+def as_observed(tx):
+    """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        tx.raise_observed(type(error), *error.args)
+
+
+class BuiltinObject(VariableTracker):
+    """A value of a class written in C.  `cls` is that class."""
+
+    cls = object
+
+    def python_type(self):
+        return self.cls
+
+    def var_getattr(self, tx, name):
+        if name == "__class__":
+            return tx.build(self.python_type())
+        if hasattr(type(self), f"method_{name}"):
+            from .functions import BuiltinMethodVariable
+
+            return BuiltinMethodVariable(self, name)
+        cls = self.python_type()
+        if not hasattr(cls, name):
+            tx.raise_observed(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        unsupported("attribute of a builtin", f"`{name}` of a {cls.__name__}")
+
+    def var_setattr(self, tx, name, value):
+        cls = self.python_type()
+        complaint = f"attribute '{name}' is read-only" if hasattr(cls, name) else f"has no attribute '{name}'"
+        tx.raise_observed(AttributeError, f"'{cls.__name__}' object {complaint}")
+
+    def var_delattr(self, tx, name):
+        self.var_setattr(tx, name, None)
+
+    def call_method(self, tx, name, args, kwargs):
+        if hasattr(type(self), f"method_{name}"):
+            return super().call_method(tx, name, args, kwargs)
+        cls = self.python_type()
+        if not hasattr(cls, name):
+            return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        if name in BINARY_METHODS:
+            return ConstantVariable(NotImplemented)
+        unsupported("method of a builtin", f"`{name}` of a {cls.__name__} with these arguments")
+
+
+class ConstantVariable(BuiltinObject):
+    """`value` itself."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def is_python_constant(self):
+        return True
+
+    def as_python_constant(self):
+        return self.value
+
+    def truth(self, tx):
+        return bool(self.value)
+
+    def var_getattr(self, tx, name):
+        return VariableTracker.var_getattr(self, tx, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        written_in_python = isinstance(getattr(type(self.value), name, None), types.FunctionType)
+        if written_in_python and not isinstance(self.value, enum.Flag):
+            return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
+            return tx.fold(getattr(self.value, name), args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def call_function(self, tx, args, kwargs):
+        tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not callable")
+
+    @property
+    def items(self):
+        """The trackers of the elements of a str or bytes."""
+        return [ConstantVariable(item) for item in self.value]
+
+    def iterate(self, tx):
+        from .iterators import SequenceIterator
+
+        if not isinstance(self.value, (str, bytes)):
+            tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        return SequenceIterator(self)
+
+    def method_join(self, tx, iterable):
+        """`"".join(iterable)` where the iterable is not a container of constants yet."""
+        return tx.fold(self.value.join, [tx.build_list(iterable.unpack(tx))], {})
+
+    def method___mod__(self, tx, other):
+        if isinstance(self.value, (str, bytes)):
+            unsupported("format of a value", "`%` formatting of a value that is not known during capture")
+        return ConstantVariable(NotImplemented)
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+    def __repr__(self):
+        return f"ConstantVariable({self.value!r})"
+
+
+NONE, TRUE, FALSE = ConstantVariable(None), ConstantVariable(True), ConstantVariable(False)
+
+
+def boolean(value):
+    """The tracker of True or False."""
+    return TRUE if value else FALSE
+
+
+@wraps(int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+@wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, re.Pattern)
+def wrap_constant(output, value, source):
+    output.guard("equals", source, value)
+    return ConstantVariable(value, source)
+
+
+@wraps(re.Match, types.CodeType)
+@wraps_if(lambda value: isinstance(value, enum.Enum), order=10)
+def wrap_singleton(output, value, source):
+    output.guard("is", source, value)
+    return ConstantVariable(value, source)

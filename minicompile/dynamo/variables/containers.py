@@ -1,0 +1,381 @@
+"""Mutable sequences during capture: list and deque, and what they share with the tuples of `tuples.py`.
+
+Goes in: existing sequences (guarded by type and length, elements lazy) and those that the program makes.
+Comes out: the same methods, run by CPython itself on Python lists of trackers.
+Mirrors `torch/_dynamo/variables/lists.py`.  Taught in chapter 06.
+
+`Element` is the trick that keeps this short: it compares as the tracked value would, so that CPython's own `index`,
+`sort`, `==`, `<`, `min` and `max` run on trackers, in CPython's order of comparisons and with its errors.
+"""
+
+import collections
+import operator
+
+from ..builder import wraps
+from ..source import ItemSource
+from .base import NotConstant, ObservedException, unsupported
+from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
+
+
+class Element:
+    """A tracker that can be compared and hashed by C code, as its value would be."""
+
+    __slots__ = ("tx", "variable")
+
+    def __init__(self, tx, variable):
+        self.tx, self.variable = tx, variable.realize()
+
+    def __eq__(self, other):
+        return self.tx.is_same(self.variable, other.variable) or self.tx.equals(self.variable, other.variable)
+
+    def __hash__(self):
+        return hash(self.variable.key())
+
+    def __repr__(self):
+        return repr(self.variable.as_python_constant() if self.variable.is_python_constant() else self.variable)
+
+
+def _ordering(compare):
+    def method(self, other):
+        return self.tx.truth(self.tx.call(compare, self.variable, other.variable))
+
+    return method
+
+
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Element, f"__{_name}__", _ordering(getattr(operator, _name)))
+
+
+def elements(tx, items):
+    return [Element(tx, item) for item in items]
+
+
+def plain(tx, variable):
+    """The Python int, slice or other constant that C code takes as an index or a count."""
+    variable = variable.realize()
+    if variable.python_type() is slice:
+        return slice(*(plain(tx, part) for part in variable.unpack(tx)))
+    if variable.is_python_constant():
+        return variable.as_python_constant()
+    return tx.call(operator.index, variable).as_python_constant()
+
+
+_visited = []
+
+
+def constants(container, items):
+    """The Python values of the items of a container.  One that contains itself is no constant."""
+    if container in _visited:
+        raise NotConstant(repr(container))
+    _visited.append(container)
+    try:
+        return [item.as_python_constant() for item in items]
+    finally:
+        _visited.pop()
+
+
+def contains_itself(container):
+    """Such a container exists first and is filled later."""
+    seen, pending = set(), list(container.children())
+    while pending:
+        item = pending.pop().realize()
+        if item is container:
+            return True
+        if item not in seen and item.source is None:
+            seen.add(item)
+            pending.extend(item.children())
+    return False
+
+
+class Sequence(BuiltinObject):
+    """`items`: a list (for a deque: a deque) of trackers, which may be lazy."""
+
+    def __init__(self, items, source=None):
+        super().__init__(source)
+        self.items = items
+
+    def like(self, items):
+        """A new sequence of the same kind."""
+        return type(self)(items)
+
+    def is_immutable(self):
+        return False
+
+    def as_python_constant(self):
+        return self.cls(constants(self, self.items))
+
+    def as_proxy(self):
+        return self.cls([item.as_proxy() for item in self.items])
+
+    def children(self):
+        return self.items
+
+    def iterate(self, tx):
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self)
+
+    def unpack(self, tx):
+        return list(self.items)
+
+    def method___len__(self, tx):
+        return ConstantVariable(len(self.items))
+
+    def method___iter__(self, tx):
+        return self.iterate(tx)
+
+    def method___reversed__(self, tx):
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self, len(self.items) - 1, -1)
+
+    def method___getitem__(self, tx, index):
+        index = plain(tx, index)
+        with as_observed(tx):
+            found = self.items[index]
+        return self.like(found) if isinstance(index, slice) else found
+
+    def method___contains__(self, tx, item):
+        return boolean(Element(tx, item) in elements(tx, self.items))
+
+    def method_index(self, tx, item, *bounds):
+        bounds = [plain(tx, bound) for bound in bounds]
+        row = self.items if isinstance(self.items, collections.deque) else self.cls()
+        try:
+            return ConstantVariable(type(row)(elements(tx, self.items)).index(Element(tx, item), *bounds))
+        except ValueError as error:
+            tx.raise_observed(ValueError, *error.args)
+
+    def method_count(self, tx, item):
+        return ConstantVariable(elements(tx, self.items).count(Element(tx, item)))
+
+    def operand(self, tx, other):
+        """The elements of another sequence that this one can be compared with and added to, else None."""
+        other, base = other.realize(), self.base
+        return other.unpack(tx) if issubclass(other.python_type(), base) else None
+
+    def method___add__(self, tx, other):
+        items = self.operand(tx, other)
+        if items is None:
+            ours, theirs = self.base.__name__, other.python_type().__name__
+            complaint = f'can only concatenate {ours} (not "{theirs}") to {ours}'
+            return self.ask_other(tx, other, "__radd__", complaint)
+        return self.like(self.items + type(self.items)(items))
+
+    def ask_other(self, tx, other, method, complaint):
+        """CPython asks a foreign right operand before it lets the sequence complain."""
+        from .operators import attempt, is_not_implemented
+
+        answer = attempt(tx, other.realize(), method, self)
+        return tx.raise_observed(TypeError, complaint) if is_not_implemented(answer) else answer
+
+    def method___mul__(self, tx, count):
+        count = count.realize()
+        if not hasattr(count.python_type(), "__index__"):
+            kind = count.python_type().__name__
+            complaint = f"can't multiply sequence by non-int of type '{kind}'"
+            return self.ask_other(tx, count, "__rmul__", complaint)
+        return self.like(self.items * plain(tx, count))
+
+    method___rmul__ = method___mul__
+
+
+def _comparison(name):
+    compare = getattr(operator, name)
+
+    def method(self, tx, other):
+        items = self.operand(tx, other)
+        if items is None:
+            return ConstantVariable(NotImplemented)
+        return boolean(compare(elements(tx, self.items), elements(tx, items)))
+
+    return method
+
+
+for _name in COMPARISONS:
+    setattr(Sequence, f"method___{_name}__", _comparison(_name))
+
+
+class MutableSequence(Sequence):
+    """What list and deque share.  Every change is announced first, so that it is replayed on an existing object."""
+
+    def change(self, tx, name, *args):
+        """Run CPython's own method on the trackers."""
+        tx.side_effects.mutated(self)
+        with as_observed(tx):
+            return getattr(self.items, name)(*args) or NONE
+
+    def method_append(self, tx, item):
+        return self.change(tx, "append", item)
+
+    def method_extend(self, tx, iterable):
+        """Elements arrive one by one: the iterable may raise half-way, or look at this list."""
+        if iterable.realize() is self:
+            return self.change(tx, "extend", list(self.items))
+        return self.each(tx, "append", iterable)
+
+    def each(self, tx, name, iterable):
+        iterator = iterable.iterate(tx)
+        tx.side_effects.mutated(self)
+        while True:
+            item = next_or_none(tx, iterator)
+            if item is None:
+                return NONE
+            getattr(self.items, name)(item)
+
+    def method_insert(self, tx, index, item):
+        return self.change(tx, "insert", plain(tx, index), item)
+
+    def method_pop(self, tx, *index):
+        return self.change(tx, "pop", *(plain(tx, i) for i in index))
+
+    def method_clear(self, tx):
+        return self.change(tx, "clear")
+
+    def method_reverse(self, tx):
+        return self.change(tx, "reverse")
+
+    def method_copy(self, tx):
+        return self.like(self.items.copy())
+
+    method___copy__ = method_copy
+
+    def method_remove(self, tx, item):
+        wanted = Element(tx, item)
+        for index, candidate in enumerate(list(self.items)):
+            if Element(tx, candidate) == wanted:
+                return self.change(tx, "__delitem__", index)
+        tx.raise_observed(ValueError, self.not_found.format(wanted))
+
+    def method___delitem__(self, tx, index):
+        return self.change(tx, "__delitem__", plain(tx, index))
+
+    def method___setitem__(self, tx, index, value):
+        index = plain(tx, index)
+        if isinstance(index, slice) and not hasattr(value.python_type(), "__iter__"):
+            tx.raise_observed(TypeError, "can only assign an iterable")
+        return self.change(tx, "__setitem__", index, value.unpack(tx) if isinstance(index, slice) else value)
+
+    def method___iadd__(self, tx, iterable):
+        self.method_extend(tx, iterable)
+        return self
+
+    def method___imul__(self, tx, count):
+        repeated = self.method___mul__(tx, count).items
+        tx.side_effects.mutated(self)
+        self.items = repeated
+        return self
+
+    def key(self):
+        unsupported("unhashable key", f"a {self.cls.__name__} as a dict key or set element")
+
+    def replay(self, codegen):
+        codegen.push_function(_refill)
+        codegen(self)
+        for item in self.items:
+            codegen(item)
+        codegen.build_list(len(self.items))
+        codegen.call_function(2)
+        codegen.pop_top()
+
+
+def _refill(existing, items):
+    """Make an existing list or deque hold exactly these items; no method of a subclass runs."""
+    base = collections.deque if isinstance(existing, collections.deque) else list
+    base.clear(existing)
+    base.extend(existing, items)
+
+
+def next_or_none(tx, iterator):
+    """The next element, or None at the end."""
+    try:
+        return iterator.next(tx)
+    except ObservedException as stop:
+        if tx.exception_matches(stop, StopIteration):
+            return None
+        raise
+
+
+class ListVariable(MutableSequence):
+    cls = base = list
+    not_found = "list.remove(x): x not in list"
+
+    def method_sort(self, tx, *, key=NONE, reverse=FALSE):
+        ordered = sort(tx, self.items, key, reverse)
+        tx.side_effects.mutated(self)
+        self.items[:] = ordered
+        return NONE
+
+    def reconstruct(self, codegen):
+        if contains_itself(self):
+            self.fill = self.replay
+            return codegen.build_list(0)
+        for item in self.items:
+            codegen(item)
+        codegen.build_list(len(self.items))
+
+
+def sort(tx, items, key=NONE, reverse=FALSE):
+    """A sorted list of trackers, by CPython's own sort."""
+    ranked = elements(tx, items)
+    by = None if is_none(key) else lambda e: Element(tx, key.call_function(tx, [e.variable], {}))
+    ranked.sort(key=by, reverse=tx.truth(reverse))
+    return [element.variable for element in ranked]
+
+
+def is_none(variable):
+    variable = variable.realize()
+    return isinstance(variable, ConstantVariable) and variable.value is None
+
+
+class DequeVariable(MutableSequence):
+    cls = base = collections.deque
+    not_found = "deque.remove(x): x not in deque"
+
+    def __init__(self, items, source=None, maxlen=None):
+        bound = items.maxlen if isinstance(items, collections.deque) and maxlen is None else maxlen
+        super().__init__(collections.deque(items, bound), source)
+
+    def like(self, items):
+        return DequeVariable(items, maxlen=self.items.maxlen)
+
+    def as_python_constant(self):
+        return collections.deque(constants(self, self.items), self.items.maxlen)
+
+    def var_getattr(self, tx, name):
+        if name == "maxlen":
+            return ConstantVariable(self.items.maxlen)
+        return super().var_getattr(tx, name)
+
+    def method_appendleft(self, tx, item):
+        return self.change(tx, "appendleft", item)
+
+    def method_popleft(self, tx):
+        return self.change(tx, "popleft")
+
+    def method_extendleft(self, tx, iterable):
+        return self.each(tx, "appendleft", iterable)
+
+    def method_rotate(self, tx, count=ConstantVariable(1)):  # noqa: B008 (immutable)
+        return self.change(tx, "rotate", plain(tx, count))
+
+    def reconstruct(self, codegen):
+        codegen.push_function(collections.deque)
+        for item in self.items:
+            codegen(item)
+        codegen.build_list(len(self.items))
+        codegen.load_const(self.items.maxlen)
+        codegen.call_function(2)
+
+
+@wraps(list, collections.deque)
+def wrap_sequence(output, value, source):
+    items = wrap_items(output, value, source)
+    return ListVariable(items, source) if type(value) is list else DequeVariable(items, source, value.maxlen)
+
+
+def wrap_items(output, value, source):
+    """Guard type and length of a sequence; its elements stay lazy."""
+    output.guard("type", source, type(value))
+    output.guard("length", source, len(value))
+    return [output.lazy(item, ItemSource(source, i) if source else None) for i, item in enumerate(value)]

@@ -1,0 +1,381 @@
+"""Handlers of the builtins that make values: constructors, iterators, text, sum, min, max, sorted, copies.
+
+Goes in: trackers (lazy or not).  Comes out: a tracker.  See builtins.py for the rest.
+Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
+"""
+
+import collections
+import copy
+import itertools
+import operator
+import types
+
+import torch
+
+from .. import polyfills
+from .base import unsupported
+from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
+from .containers import DequeVariable, Element, ListVariable, elements, is_none, next_or_none, plain, sort
+from .dicts import DictVariable, MappingProxyVariable, pairs_of
+from .iterators import CallableIterator, EnumerateVariable, FilterVariable, MapVariable, SequenceIterator, ZipVariable
+from .sets import SetVariable
+from .tensor import TensorVariable
+from .tuples import RangeVariable, SizeVariable, SliceVariable, TupleVariable
+
+HANDLERS = {}
+
+
+def handles(*functions):
+    def register(handler):
+        for function in functions:
+            HANDLERS[function] = handler
+        return handler
+
+    return register
+
+
+# --- containers -----------------------------------------------------------------------------------------
+def unpacked(tx, iterable):
+    """The elements of the optional argument of a constructor."""
+    return iterable[0].unpack(tx) if iterable else []
+
+
+@handles(list)
+def make_list(tx, *iterable):
+    return ListVariable(unpacked(tx, iterable))
+
+
+@handles(tuple)
+def make_tuple(tx, *iterable):
+    if iterable and type(iterable[0].realize()) is TupleVariable:
+        return iterable[0].realize()
+    return TupleVariable(unpacked(tx, iterable))
+
+
+@handles(torch.Size)
+def make_size(tx, *iterable):
+    return SizeVariable(unpacked(tx, iterable))
+
+
+@handles(collections.deque)
+def make_deque(tx, iterable=None, maxlen=NONE):
+    made = DequeVariable([], maxlen=plain(tx, maxlen))
+    if iterable is not None:
+        made.method_extend(tx, iterable)
+    return made
+
+
+@handles(dict)
+def make_dict(tx, *args, **kwargs):
+    return fill_dict(tx, DictVariable(), args, kwargs)
+
+
+@handles(collections.OrderedDict)
+def make_ordered_dict(tx, *args, **kwargs):
+    return fill_dict(tx, DictVariable(cls=collections.OrderedDict), args, kwargs)
+
+
+@handles(collections.defaultdict)
+def make_default_dict(tx, factory=NONE, *args, **kwargs):
+    return fill_dict(tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs)
+
+
+def fill_dict(tx, made, args, kwargs):
+    if len(args) > 1:
+        tx.raise_observed(TypeError, f"{made.cls.__name__} expected at most 1 argument, got {len(args)}")
+    made.method_update(tx, *args, **kwargs)
+    return made
+
+
+for _cls in (dict, collections.OrderedDict, collections.defaultdict):
+    HANDLERS[_cls.fromkeys] = lambda tx, iterable, value=NONE, cls=_cls: tx.inline(
+        polyfills.fromkeys, [tx.build(cls), iterable, value]
+    )
+
+
+@handles(types.MappingProxyType)
+def make_mapping_proxy(tx, mapping):
+    return MappingProxyVariable(mapping.realize())
+
+
+@handles(set)
+def make_set(tx, *iterable):
+    return SetVariable.of(tx, unpacked(tx, iterable))
+
+
+@handles(frozenset)
+def make_frozenset(tx, *iterable):
+    if iterable and iterable[0].python_type() is frozenset:
+        return iterable[0].realize()
+    return SetVariable.of(tx, unpacked(tx, iterable), frozenset)
+
+
+@handles(range)
+def make_range(tx, *bounds):
+    bounds = [plain(tx, bound) for bound in bounds]
+    with as_observed(tx):
+        return RangeVariable(range(*bounds))
+
+
+@handles(slice)
+def make_slice(tx, *bounds):
+    start, stop, step = {1: (NONE, *bounds, NONE), 2: (*bounds, NONE)}.get(len(bounds), bounds)
+    return SliceVariable([start, stop, step])
+
+
+# --- iterators ------------------------------------------------------------------------------------------
+def iterator_of(tx, iterable):
+    iterable = iterable.realize()
+    return iterable.iterate(tx).realize()
+
+
+@handles(iter)
+def make_iterator(tx, iterable, *sentinel):
+    return CallableIterator([iterable, *sentinel]) if sentinel else iterator_of(tx, iterable)
+
+
+@handles(next)
+def take_next(tx, iterator, *default):
+    iterator = iterator.realize()
+    if not hasattr(iterator.python_type(), "__next__"):
+        tx.raise_observed(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+    if not default:
+        return iterator.next(tx)
+    item = next_or_none(tx, iterator)
+    return default[0] if item is None else item
+
+
+@handles(enumerate)
+def make_enumerate(tx, iterable, start=ConstantVariable(0)):  # noqa: B008 (immutable)
+    return EnumerateVariable([iterator_of(tx, iterable), start.realize()])
+
+
+@handles(zip)
+def make_zip(tx, *iterables, strict=FALSE):
+    return ZipVariable([iterator_of(tx, i) for i in iterables], strict=tx.truth(strict))
+
+
+@handles(map)
+def make_map(tx, function, *iterables):
+    return MapVariable([function, *(iterator_of(tx, i) for i in iterables)])
+
+
+@handles(filter)
+def make_filter(tx, function, iterable):
+    return FilterVariable([function, iterator_of(tx, iterable)])
+
+
+@handles(reversed)
+def make_reversed(tx, sequence):
+    sequence = sequence.realize()
+    if isinstance(sequence, ConstantVariable) and isinstance(sequence.value, (str, bytes)):
+        return SequenceIterator(sequence, len(sequence.value) - 1, -1)
+    cls = sequence.python_type()
+    if hasattr(cls, "__reversed__") or issubclass(cls, tuple):
+        return sequence.call_method(tx, "__reversed__", [], {})
+    if hasattr(cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
+        return tx.call_polyfill(polyfills.reversed_by_index, sequence)
+    tx.raise_observed(TypeError, f"'{cls.__name__}' object is not reversible")
+
+
+def combinatorial(function):
+    """These read all their input first, so the original does the work, on trackers."""
+
+    def handler(tx, *args, **kwargs):
+        count = 1 if function is not itertools.product else len(args)
+        pools = [pool.unpack(tx) for pool in args[:count]]
+        rest = [plain(tx, a) for a in args[count:]]
+        with as_observed(tx):
+            rows = list(function(*pools, *rest, **{name: plain(tx, value) for name, value in kwargs.items()}))
+        return ListVariable([tx.build_tuple(row) for row in rows]).iterate(tx)
+
+    return handler
+
+
+for _name in ("product", "permutations", "combinations", "combinations_with_replacement"):
+    HANDLERS[getattr(itertools, _name)] = combinatorial(getattr(itertools, _name))
+
+
+# --- numbers and text -----------------------------------------------------------------------------------
+def conversion(cls, *methods):
+    """`int(x)`, `float(x)`, ... : folded, or by the first special method that the class of x has."""
+
+    def handler(tx, *args, **kwargs):
+        if tx.can_fold(None, args, kwargs):
+            return tx.fold(cls, args, kwargs)
+        value = args[0].realize()
+        for method in methods:
+            if hasattr(value.python_type(), method):
+                return value.call_method(tx, method, [], {})
+        unsupported("conversion", f"{cls.__name__}() of {value!r}")
+
+    return handler
+
+
+HANDLERS[int] = conversion(int, "__int__", "__index__", "__trunc__")
+HANDLERS[float] = conversion(float, "__float__", "__index__")
+HANDLERS[complex] = conversion(complex, "__complex__", "__float__", "__index__")
+HANDLERS[bytes] = conversion(bytes, "__bytes__")
+HANDLERS[bool] = lambda tx, *args: boolean(any(tx.truth(a) for a in args))
+
+
+@handles(round)
+def make_round(tx, number, *digits):
+    if tx.can_fold(None, [number, *digits], {}):
+        return tx.fold(round, [number, *digits], {})
+    return number.call_method(tx, "__round__", list(digits), {})
+
+
+@handles(str)
+def make_text(tx, *args, **kwargs):
+    if tx.can_fold(None, args, kwargs):
+        return tx.fold(str, args, kwargs)
+    value = args[0].realize()
+    return represent(tx, value) if value.python_type() in BRACKETS else value.call_method(tx, "__str__", [], {})
+
+
+BRACKETS = {list: "[]", tuple: "()", dict: "{}"}
+
+
+@handles(repr)
+def represent(tx, value):
+    value = value.realize()
+    if value.is_python_constant():
+        return tx.fold(repr, [value], {})
+    cls = value.python_type()
+    if cls not in BRACKETS:
+        return value.call_method(tx, "__repr__", [], {})
+    if cls is dict:
+        pairs = [[represent(tx, part).value for part in pair] for pair in pairs_of(tx, value)]
+        inside = ", ".join(f"{key}: {element}" for key, element in pairs)
+    else:
+        inside = ", ".join(represent(tx, item).as_python_constant() for item in value.unpack(tx))
+    comma = "," * (cls is tuple and len(value.items) == 1)
+    return ConstantVariable(BRACKETS[cls][0] + inside + comma + BRACKETS[cls][1])
+
+
+@handles(format)
+def make_format(tx, value, spec=ConstantVariable("")):  # noqa: B008 (immutable)
+    value = value.realize()
+    if value.is_python_constant():
+        return tx.fold(format, [value, spec], {})
+    if value.python_type() in BRACKETS:
+        return make_text(tx, value)
+    return value.call_method(tx, "__format__", [spec], {})
+
+
+# --- over all elements ----------------------------------------------------------------------------------
+@handles(sum)
+def make_sum(tx, iterable, /, start=ConstantVariable(0)):  # noqa: B008 (immutable)
+    if isinstance(start.realize(), ConstantVariable) and isinstance(start.realize().value, (str, bytes)):
+        tx.fold(sum, [TupleVariable([]), start], {})  # complains
+    items, total = iterable.unpack(tx), start
+    if all(isinstance(item.realize(), ConstantVariable) for item in [start, *items]):
+        return tx.fold(sum, [TupleVariable(items), start], {})  # floats are summed with a correction from 3.12 on
+    for item in items:
+        total = tx.call(operator.add, total, item)
+    return total
+
+
+@handles(any)
+def make_any(tx, iterable):
+    return boolean(_some(tx, iterable, True))
+
+
+@handles(all)
+def make_all(tx, iterable):
+    return boolean(not _some(tx, iterable, False))
+
+
+def _some(tx, iterable, wanted):
+    """Whether some element's truth is `wanted`; looks no further than the first such."""
+    iterator = iterator_of(tx, iterable)
+    while (item := next_or_none(tx, iterator)) is not None:
+        if tx.truth(item) is wanted:
+            return True
+    return False
+
+
+def extreme(function):
+    """min and max, by CPython's own."""
+
+    def handler(tx, *args, key=NONE, default=None):
+        items = list(args) if len(args) > 1 else args[0].unpack(tx)
+        if not items and default is not None:
+            return default
+        by = None if is_none(key) else lambda e: Element(tx, key.realize().call_function(tx, [e.variable], {}))
+        if not items:
+            with as_observed(tx):
+                function(())
+        if any(isinstance(item.realize(), TensorVariable) for item in items) and len(items) > 1 and by is None:
+            unsupported("data-dependent branch", f"{function.__name__}() of tensors compares their data")
+        return function(elements(tx, items), key=by).variable
+
+    return handler
+
+
+HANDLERS[min], HANDLERS[max] = extreme(min), extreme(max)
+
+
+@handles(sorted)
+def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
+    return ListVariable(sort(tx, iterable.unpack(tx), key, reverse))
+
+
+# --- copies ---------------------------------------------------------------------------------------------
+@handles(copy.copy)
+def shallow_copy(tx, value):
+    value = value.realize()
+    if isinstance(value, (ConstantVariable, TupleVariable, RangeVariable)):
+        return value
+    if not hasattr(type(value), "method___copy__"):
+        unsupported("copy of an object", f"copy.copy of {value!r}")
+    return value.call_method(tx, "copy", [], {})
+
+
+@handles(copy.deepcopy)
+def deep_copy(tx, value, memo=None):
+    """Shared parts stay shared: `memo` maps trackers to their copies."""
+    value, memo = value.realize(), {} if memo is None else memo
+    if not isinstance(memo, dict):
+        unsupported("copy of an object", "copy.deepcopy with a memo")
+    if value not in memo:
+        again = COPIERS.get(type(value))
+        if again is None and not value.is_python_constant():
+            unsupported("copy of an object", f"copy.deepcopy of {value!r}")
+        memo[value] = value if again is None else again(tx, value, memo)
+    return memo[value]
+
+
+def copy_sequence(tx, value, memo):
+    memo[value] = made = value.like([])
+    made.items.extend(deep_copy(tx, item, memo) for item in value.items)
+    return made
+
+
+def copy_tuple(tx, value, memo):
+    items = [deep_copy(tx, item, memo) for item in value.items]
+    if value in memo:  # it was reached through itself
+        return memo[value]
+    same = all(new is old.realize() for new, old in zip(items, value.items))
+    return value if same else value.like(items)
+
+
+def copy_dict(tx, value, memo):
+    memo[value] = made = DictVariable(cls=value.cls, factory=value.factory)
+    for key, item in list(value.look(tx).values()):
+        made.method___setitem__(tx, deep_copy(tx, key, memo), deep_copy(tx, item, memo))
+    return made
+
+
+def copy_set(tx, value, memo):
+    return SetVariable.of(tx, [deep_copy(tx, item, memo) for item in value.unpack(tx)], value.cls)
+
+
+COPIERS = {
+    ListVariable: copy_sequence,
+    DequeVariable: copy_sequence,
+    TupleVariable: copy_tuple,
+    DictVariable: copy_dict,
+    SetVariable: copy_set,
+}

@@ -1,0 +1,463 @@
+"""Mappings during capture: dict, OrderedDict, defaultdict, their views, mappingproxy.
+
+Goes in: existing dicts, and those that the program makes.  Comes out: the same methods on `items`, a Python dict from
+`key` (what stands for the key: see `hashable`) to the pair of trackers (key, value).
+Mirrors `torch/_dynamo/variables/dicts.py`.  Taught in chapter 06.
+
+An existing dict is guarded by single keys ("has_key", "lacks_key") while it is only asked for those; the first look at
+all of it (len, iteration) guards the list of keys.
+"""
+
+import collections
+import types
+
+from ..builder import wraps
+from ..source import AttrSource, CallSource, ItemSource
+from .constant import NONE, BuiltinObject, ConstantVariable, boolean
+from .containers import constants, contains_itself, elements, is_none
+
+
+def hashable(tx, variable):
+    """The key that stands for a tracker; raises the program's TypeError for a value that cannot be hashed."""
+    variable = variable.realize()
+    if not variable.is_python_constant() and issubclass(variable.python_type(), tuple):
+        return tuple(hashable(tx, item) for item in variable.unpack(tx))
+    if variable.python_type().__hash__ is None:
+        tx.raise_observed(TypeError, f"unhashable type: '{variable.python_type().__name__}'")
+    return variable.key()
+
+
+def raise_key_error(tx, key):
+    key = key.realize()
+    tx.raise_observed(KeyError, key.as_python_constant() if key.is_python_constant() else repr(key))
+
+
+class DictVariable(BuiltinObject):
+    """cls: dict, OrderedDict or defaultdict (then `factory` is a tracker)."""
+
+    def __init__(self, items=None, source=None, cls=dict, factory=NONE):
+        super().__init__(source)
+        self.items = items = {} if items is None else items
+        self.cls, self.factory = cls, factory
+        self.original = dict(items) if source is not None else {}
+        self.keys_guarded = source is None
+
+    @classmethod
+    def of(cls, tx, pairs, kind=dict):
+        """A new dict of (key tracker, value tracker) pairs."""
+        new = cls({}, cls=kind)
+        for key, value in pairs:
+            new.method___setitem__(tx, key, value)
+        return new
+
+    # --- looking ------------------------------------------------------------------------------------
+    def look(self, tx):
+        """Everything about the keys is about to be used."""
+        if not self.keys_guarded:
+            self.keys_guarded = True
+            tx.guard("keys", self.source, [key_value(pair[0]) for pair in self.original.values()])
+        return self.items
+
+    def find(self, tx, key):
+        """(stand-in for the key, its pair of trackers or None)."""
+        stand_in = hashable(tx, key)
+        if not self.keys_guarded:
+            if key.is_python_constant():
+                tx.guard("has_key" if stand_in in self.original else "lacks_key", self.source, stand_in)
+            else:
+                self.look(tx)
+        return stand_in, self.items.get(stand_in)
+
+    def is_immutable(self):
+        return False
+
+    def as_python_constant(self):
+        pairs = list(self.items.values())
+        keys, values = constants(self, [k for k, _ in pairs]), constants(self, [v for _, v in pairs])
+        return dict(zip(keys, values))
+
+    def as_proxy(self):
+        return {key.as_python_constant(): value.as_proxy() for key, value in self.items.values()}
+
+    def truth(self, tx):
+        return bool(self.look(tx))
+
+    def iterate(self, tx):
+        from .iterators import KeyedIterator
+
+        return KeyedIterator(tx, self, "keys")
+
+    def unpack(self, tx):
+        return [key for key, _ in self.look(tx).values()]
+
+    def method___len__(self, tx):
+        return ConstantVariable(len(self.look(tx)))
+
+    def method___iter__(self, tx):
+        return self.iterate(tx)
+
+    def method___reversed__(self, tx):
+        return DictView(self, "keys").method___reversed__(tx)
+
+    def method___contains__(self, tx, key):
+        return boolean(self.find(tx, key)[1] is not None)
+
+    def method_get(self, tx, key, default=NONE):
+        pair = self.find(tx, key)[1]
+        return default if pair is None else pair[1]
+
+    def method___getitem__(self, tx, key):
+        pair = self.find(tx, key)[1]
+        if pair is not None:
+            return pair[1]
+        return self.method___missing__(tx, key)
+
+    def method___missing__(self, tx, key):
+        if self.cls is not collections.defaultdict or is_none(self.factory):
+            raise_key_error(tx, key)
+        value = self.factory.call_function(tx, [], {})
+        self.method___setitem__(tx, key, value)
+        return value
+
+    def method_keys(self, tx):
+        return DictView(self, "keys")
+
+    def method_values(self, tx):
+        return DictView(self, "values")
+
+    def method_items(self, tx):
+        return DictView(self, "items")
+
+    def var_getattr(self, tx, name):
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.factory
+        return super().var_getattr(tx, name)
+
+    # --- comparing ----------------------------------------------------------------------------------
+    def method___eq__(self, tx, other):
+        other = other.realize()
+        if not issubclass(other.python_type(), dict):
+            return ConstantVariable(NotImplemented)
+        ours, theirs = self.look(tx), dict_items(tx, other)
+        if collections.OrderedDict is self.cls is other.python_type() and list(ours) != list(theirs):
+            return boolean(False)
+        return boolean(
+            ours.keys() == theirs.keys()
+            and all(elements(tx, [v]) == elements(tx, [theirs[k][1]]) for k, (_, v) in ours.items())
+        )
+
+    def method___ne__(self, tx, other):
+        answer = self.method___eq__(tx, other)
+        return answer if answer.value is NotImplemented else boolean(not answer.value)
+
+    def method___or__(self, tx, other):
+        if not issubclass(other.python_type(), dict):
+            return ConstantVariable(NotImplemented)
+        new = self.method_copy(tx)
+        new.method_update(tx, other)
+        return new
+
+    def method___ror__(self, tx, other):
+        if not issubclass(other.python_type(), dict):
+            return ConstantVariable(NotImplemented)
+        new = DictVariable(dict(dict_items(tx, other)), cls=self.cls, factory=self.factory)
+        new.method_update(tx, self)
+        return new
+
+    def method___ior__(self, tx, other):
+        self.method_update(tx, other)
+        return self
+
+    # --- changing -----------------------------------------------------------------------------------
+    def method___setitem__(self, tx, key, value):
+        stand_in, pair = self.find(tx, key)
+        if pair is None and stand_in in self.original:
+            self.look(tx)  # deleted before: it comes back at the end, so the order of all keys matters
+        tx.side_effects.mutated(self)
+        self.items[stand_in] = (pair[0] if pair else key, value)
+        return NONE
+
+    def method___delitem__(self, tx, key):
+        self.remove(tx, key)
+        return NONE
+
+    def remove(self, tx, key):
+        """Take a key out; returns its value."""
+        stand_in, pair = self.find(tx, key)
+        if pair is None:
+            raise_key_error(tx, key)
+        tx.side_effects.mutated(self)
+        del self.items[stand_in]
+        return pair[1]
+
+    def method_pop(self, tx, key, default=None):
+        if default is not None and self.find(tx, key)[1] is None:
+            return default
+        return self.remove(tx, key)
+
+    def method_popitem(self, tx, last=ConstantVariable(True)):  # noqa: B008 (immutable)
+        if not self.look(tx):
+            name = "dictionary" if self.cls is collections.OrderedDict else "popitem(): dictionary"
+            tx.raise_observed(KeyError, f"{name} is empty")
+        stand_in = next(reversed(self.items) if tx.truth(last) else iter(self.items))
+        tx.side_effects.mutated(self)
+        return tx.build_tuple(list(self.items.pop(stand_in)))
+
+    def method_move_to_end(self, tx, key, last=ConstantVariable(True)):  # noqa: B008 (immutable)
+        self.look(tx)
+        stand_in, pair = self.find(tx, key)
+        self.remove(tx, key)
+        rest = {} if tx.truth(last) else dict(self.items)
+        for other in rest:
+            del self.items[other]
+        self.items.update({stand_in: pair, **rest})
+        return NONE
+
+    def method_setdefault(self, tx, key, default=NONE):
+        pair = self.find(tx, key)[1]
+        if pair is not None:
+            return pair[1]
+        self.method___setitem__(tx, key, default)
+        return default
+
+    def method_clear(self, tx):
+        self.look(tx)
+        tx.side_effects.mutated(self)
+        self.items.clear()
+        return NONE
+
+    def method_copy(self, tx):
+        return DictVariable(dict(self.look(tx)), cls=self.cls, factory=self.factory)
+
+    method___copy__ = method_copy
+
+    def method_update(self, tx, *others, **named):
+        if len(others) > 1:
+            tx.raise_observed(TypeError, f"update expected at most 1 argument, got {len(others)}")
+        for other in others:
+            for key, value in pairs_of(tx, other):
+                self.method___setitem__(tx, key, value)
+        for name, value in named.items():
+            self.method___setitem__(tx, ConstantVariable(name), value)
+        return NONE
+
+    # --- having it again ----------------------------------------------------------------------------
+    def children(self):
+        changed = self.items if self.source is None else self.changes()[1]
+        return [self.factory, *(part for pair in changed.values() for part in pair)]
+
+    def changes(self):
+        """(keys to delete, items to store) that turn the dict as it was into what it is now, order included."""
+        kept = [k for k in self.items if k in self.original]
+        if kept != [k for k in self.original if k in self.items]:  # moved: all of it anew
+            return dict(self.original), dict(self.items)
+        gone = {k: pair for k, pair in self.original.items() if k not in self.items}
+        return gone, {k: pair for k, pair in self.items.items() if self.original.get(k, NO_PAIR)[1] is not pair[1]}
+
+    def reconstruct(self, codegen):
+        if contains_itself(self):
+            self.fill = self.replay
+        wrapped = self.cls is not dict
+        if wrapped:
+            codegen.push_function(self.cls)
+        if self.cls is collections.defaultdict:
+            codegen(self.factory)
+        self.push_items(codegen, {} if hasattr(self, "fill") else self.items)
+        if wrapped:
+            codegen.call_function(1 + (self.cls is collections.defaultdict))
+
+    def push_items(self, codegen, items):
+        for key, value in items.values():
+            codegen(key)
+            codegen(value)
+        codegen.build_map(len(items))
+
+    def replay(self, codegen):
+        deleted, stored = self.changes()
+        codegen.push_function(_apply)
+        codegen(self)
+        for key, _ in deleted.values():
+            codegen(key)
+        codegen.build_tuple(len(deleted))
+        self.push_items(codegen, stored)
+        codegen.call_function(3)
+        codegen.pop_top()
+
+
+NO_PAIR = (None, None)
+
+
+def _apply(existing, deleted, stored):
+    """Bring an existing dict up to date; no method of a subclass runs."""
+    base = collections.OrderedDict if isinstance(existing, collections.OrderedDict) else dict
+    for key in deleted:
+        base.__delitem__(existing, key)
+    for key, value in stored.items():
+        base.__setitem__(existing, key, value)
+
+
+def dict_items(tx, variable):
+    """The items (key -> pair of trackers) of any mapping's tracker."""
+    variable = variable.realize()
+    if isinstance(variable, DictVariable):
+        return variable.look(tx)
+    return DictVariable.of(tx, pairs_of(tx, variable)).items
+
+
+def pairs_of(tx, variable):
+    """(key, value) trackers of a mapping or of an iterable of pairs, as `dict(variable)` takes them."""
+    variable = variable.realize()
+    if isinstance(variable, DictVariable):
+        return list(variable.look(tx).values())
+    if hasattr(variable.python_type(), "keys"):
+        keys = variable.call_method(tx, "keys", [], {}).unpack(tx)
+        return [(key, variable.call_method(tx, "__getitem__", [key], {})) for key in keys]
+    pairs = []
+    for index, item in enumerate(variable.unpack(tx)):
+        pair = item.unpack(tx)
+        if len(pair) != 2:
+            complaint = f"dictionary update sequence element #{index} has length {len(pair)}; 2 is required"
+            tx.raise_observed(ValueError, complaint)
+        pairs.append(pair)
+    return pairs
+
+
+class DictView(BuiltinObject):
+    """`d.keys()`, `d.values()`, `d.items()`: sees later changes of the dict."""
+
+    def __init__(self, owner, kind):
+        super().__init__()
+        self.owner, self.kind = owner, kind
+
+    def python_type(self):
+        return type(getattr(self.owner.cls(), self.kind)())
+
+    def children(self):
+        return (self.owner,)
+
+    def unpack(self, tx):
+        return [self.element(tx, pair) for pair in self.owner.look(tx).values()]
+
+    def element(self, tx, pair):
+        return tx.build_tuple(list(pair)) if self.kind == "items" else pair[self.kind == "values"]
+
+    def iterate(self, tx):
+        from .iterators import KeyedIterator
+
+        return KeyedIterator(tx, self.owner, self.kind)
+
+    def truth(self, tx):
+        return self.owner.truth(tx)
+
+    def method___iter__(self, tx):
+        return self.iterate(tx)
+
+    def method___len__(self, tx):
+        return self.owner.method___len__(tx)
+
+    def method___reversed__(self, tx):
+        from .iterators import KeyedIterator
+
+        return KeyedIterator(tx, self.owner, self.kind, backwards=True)
+
+    def method___contains__(self, tx, item):
+        if self.kind == "keys":
+            return self.owner.method___contains__(tx, item)
+        return tx.build_list(self.unpack(tx)).method___contains__(tx, item)
+
+    def call_method(self, tx, name, args, kwargs):
+        """Keys and items are sets in all other respects."""
+        if hasattr(type(self), f"method_{name}") or self.kind == "values" or not hasattr(self.python_type(), name):
+            return super().call_method(tx, name, args, kwargs)
+        from .sets import SetVariable
+
+        args = [tx.call(set, a) if not isinstance(a.realize(), SetVariable) else a for a in args]
+        return SetVariable.of(tx, self.unpack(tx)).call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(getattr(self.owner.cls, self.kind)), [self.owner])
+
+
+class MappingProxyVariable(BuiltinObject):
+    """`types.MappingProxyType(d)`: reads go to the dict."""
+
+    cls = types.MappingProxyType
+
+    def __init__(self, owner, source=None):
+        super().__init__(source)
+        self.owner = owner
+
+    def children(self):
+        return (self.owner,)
+
+    def truth(self, tx):
+        return self.owner.truth(tx)
+
+    def iterate(self, tx):
+        return self.owner.iterate(tx)
+
+    def unpack(self, tx):
+        return self.owner.unpack(tx)
+
+    def call_method(self, tx, name, args, kwargs):
+        if not hasattr(types.MappingProxyType, name):
+            return super().call_method(tx, name, args, kwargs)
+        return self.owner.call_method(tx, name, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        if name != "__class__" and hasattr(types.MappingProxyType, name):
+            return self.owner.var_getattr(tx, name)
+        return super().var_getattr(tx, name)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(types.MappingProxyType), [self.owner])
+
+
+# --- existing objects -----------------------------------------------------------------------------------
+def key_value(key):
+    """The Python value of a wrapped key, for the guard."""
+    return key.value if hasattr(key, "value") else key.as_python_constant()
+
+
+def keys_list(mapping):
+    return list(mapping)
+
+
+def values_list(mapping):
+    return list(mapping.values())
+
+
+SPELLED = (int, str, bool, type(None))  # keys that a guard's text and a report can spell
+
+
+def element_source(source, mapping_reader, key, index):
+    """`d[key]`, or by position (`list(d.values())[index]`) where the key has no literal."""
+    if source is None:
+        return None
+    if type(key) in SPELLED:
+        return ItemSource(source, key)
+    return ItemSource(CallSource(source, mapping_reader), index)
+
+
+@wraps(dict, collections.OrderedDict, collections.defaultdict)
+def wrap_dict(output, value, source):
+    output.guard("type", source, type(value))
+    items, factory = {}, NONE
+    spelled = all(type(key) in SPELLED for key in value)
+    for index, (key, element) in enumerate(value.items()):
+        key_source = None if type(key) in SPELLED else element_source(source, keys_list, key, index)
+        key_tracker = output.wrap(key, key_source).realize()
+        items[key_tracker.key()] = (key_tracker, output.lazy(element, element_source(source, values_list, key, index)))
+    if type(value) is collections.defaultdict:
+        factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
+    tracker = DictVariable(items, source, type(value), factory)
+    if source is not None and not spelled:
+        tracker.keys_guarded = True
+        output.guard("keys", source, list(value))
+    return tracker
+
+
+@wraps(types.MappingProxyType)
+def wrap_mapping_proxy(output, value, source):
+    copied = CallSource(source, dict) if source is not None else None
+    return MappingProxyVariable(output.wrap(dict(value), copied), source)

@@ -1,0 +1,123 @@
+"""functools during capture: partial objects and functions with an lru_cache.
+
+Goes in: `functools.partial(...)` made by the program or existing; existing cached functions.
+Comes out: the call of the wrapped function.  A cached function is really called where its arguments are constants (its
+cache then answers, as in eager); anything else breaks, because capture must neither skip the cache nor fill it.
+Mirrors `torch/_dynamo/variables/functions.py` (FunctoolsPartialVariable).  Taught in chapter 06.
+"""
+
+import functools
+
+from ..builder import wraps
+from ..source import AttrSource
+from .base import VariableTracker, unsupported
+from .builtins import HANDLERS
+from .constant import NONE
+from .tuples import TupleVariable
+
+
+class PartialVariable(VariableTracker):
+    """`function`, `args` (a list) and `keywords` (a dict by name) are trackers."""
+
+    def __init__(self, function, args, keywords, source=None):
+        super().__init__(source)
+        self.function, self.args, self.keywords = function, args, keywords
+
+    def python_type(self):
+        return functools.partial
+
+    def is_immutable(self):
+        return False
+
+    def key(self):
+        return self
+
+    def call_function(self, tx, args, kwargs):
+        return self.function.realize().call_function(tx, [*self.args, *args], {**self.keywords, **kwargs})
+
+    def var_getattr(self, tx, name):
+        parts = {
+            "func": lambda: self.function,
+            "args": lambda: TupleVariable(self.args),
+            "keywords": lambda: tx.build_dict(self.keywords),
+        }
+        if name in parts:
+            return parts[name]()
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None and pending is not tx.side_effects.DELETED:
+            return pending
+        if name == "__class__":
+            return tx.build(functools.partial)
+        tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+
+    def var_setattr(self, tx, name, value):
+        if self.source is None:
+            tx.side_effects.new_object(self)
+        tx.side_effects.store_attr(self, name, value)
+
+    def has_custom_setattr(self):
+        return False
+
+    def children(self):
+        return [self.function, *self.args, *self.keywords.values()]
+
+    def reconstruct(self, codegen):
+        codegen.push_function(functools.partial)
+        for part in self.children():
+            codegen(part)
+        codegen.call_function(len(self.children()), tuple(self.keywords))
+
+
+def make_partial(tx, function, *args, **kwargs):
+    function = function.realize()
+    if isinstance(function, PartialVariable):  # CPython flattens too
+        return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
+    return PartialVariable(function, list(args), kwargs)
+
+
+HANDLERS[functools.partial] = make_partial
+
+
+@wraps(functools.partial)
+def wrap_partial(output, value, source):
+    output.guard("type", source, functools.partial)
+
+    def part(name):
+        return output.wrap(getattr(value, name), source and AttrSource(source, name)).realize()
+
+    keywords = {key.value: element for key, element in part("keywords").look(output).values()}
+    return PartialVariable(part("func"), list(part("args").items), keywords, source)
+
+
+class CachedFunctionVariable(VariableTracker):
+    """A function under `functools.lru_cache`."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+    def call_function(self, tx, args, kwargs):
+        if not tx.can_fold(None, args, kwargs):
+            name = self.value.__qualname__
+            unsupported("lru_cache", f"{name} keeps a cache, and its arguments are not all constants")
+        return tx.fold(self.value, args, kwargs)
+
+    def method___get__(self, tx, instance, owner=NONE):
+        from .functions import BoundMethodVariable
+
+        return BoundMethodVariable(self, instance)
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+
+@wraps(functools._lru_cache_wrapper)
+def wrap_cached_function(output, value, source):
+    output.guard("is", source, value)
+    return CachedFunctionVariable(value, source)

@@ -1,0 +1,359 @@
+"""Iterators during capture: of sequences, dicts and sets, and enumerate, zip, map, filter, iter(callable, sentinel).
+
+Goes in: what the program iterates over, and existing iterators (passed in, or left on the stack by a graph break); these
+tell what they iterate over and how far they are.
+Comes out: `next(tx)`, and the iterator anew at the same position.  An existing one is moved forward after the graph.
+Mirrors `torch/_dynamo/variables/iter.py`.  Taught in chapter 06.  Those of itertools are in polyfills.py.
+"""
+
+import collections
+import contextlib
+import gc
+
+from ..builder import wraps
+from ..source import CallSource, ItemSource
+from .base import unsupported
+from .constant import BuiltinObject, ConstantVariable
+from .containers import is_none, next_or_none
+
+
+class IteratorVariable(BuiltinObject):
+    """An iterator is its own iterable.  Subclasses implement `advance`: the next tracker, or None at the end."""
+
+    def is_immutable(self):
+        return False
+
+    def truth(self, tx):
+        return True
+
+    def key(self):
+        return self
+
+    def iterate(self, tx):
+        return self
+
+    def next(self, tx):
+        tx.side_effects.mutated(self)
+        item = self.advance(tx)
+        return item if item is not None else tx.raise_observed(StopIteration)
+
+    def method___iter__(self, tx):
+        return self
+
+    def method___next__(self, tx):
+        return self.next(tx)
+
+    def replay(self, codegen):
+        """Nothing to do where all the state is in inner iterators, which are replayed themselves."""
+
+
+# --- over a container -----------------------------------------------------------------------------------
+class ContainerIterator(IteratorVariable):
+    """`opener(owner)` is a fresh iterator of this kind; this one is at `position`, or EXHAUSTED."""
+
+    EXHAUSTED = -1
+
+    def __init__(self, owner, opener, position, source=None):
+        super().__init__(source)
+        self.owner, self.opener, self.position = owner, opener, position
+
+    def python_type(self):
+        return type(self.opener(self.owner.python_type()()))
+
+    def children(self):
+        return (self.owner,)
+
+    def emit(self, codegen, function, first):
+        codegen.push_function(function)
+        first()
+        codegen(self.owner)
+        codegen.load_const(self.position)
+        codegen.call_function(3)
+
+    def reconstruct(self, codegen):
+        self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
+
+    def replay(self, codegen):
+        self.emit(codegen, move, lambda: codegen(self))
+        codegen.pop_top()
+
+
+class SequenceIterator(ContainerIterator):
+    """Over something with live `items`: list, tuple, str, range, deque.  position: the index of the next element."""
+
+    def __init__(self, owner, position=0, step=1, source=None):
+        super().__init__(owner, iter if step == 1 else reversed, position, source)
+        self.step, self.size = step, len(owner.items)
+
+    def advance(self, tx):
+        items = self.owner.items
+        if self.owner.python_type() is collections.deque and len(items) != self.size:
+            tx.raise_observed(RuntimeError, "deque mutated during iteration")
+        if not 0 <= self.position < len(items):
+            self.position = self.EXHAUSTED
+            return None
+        self.position += self.step
+        return items[self.position - self.step]
+
+
+class KeyedIterator(ContainerIterator):
+    """Over a dict or a set.  position: how many elements it has given."""
+
+    def __init__(self, tx, owner, kind, backwards=False, position=0, source=None):
+        super().__init__(owner, OPENERS[kind, backwards], position, source)
+        keys = owner.items if kind == "elements" else owner.look(tx)
+        self.kind, self.order = kind, list(reversed(keys) if backwards else keys)
+
+    def advance(self, tx):
+        items, kind = self.owner.items, self.kind
+        if self.position == self.EXHAUSTED:
+            return None
+        name = "Set" if kind == "elements" else "dictionary"
+        if len(items) != len(self.order):
+            if self.owner.cls is collections.OrderedDict:
+                tx.raise_observed(RuntimeError, "OrderedDict mutated during iteration")
+            tx.raise_observed(RuntimeError, f"{name} changed size during iteration")
+        if self.position == len(self.order):
+            self.position = self.EXHAUSTED
+            return None
+        key = self.order[self.position]
+        if key not in items:
+            tx.raise_observed(RuntimeError, f"{name} keys changed during iteration")
+        self.position += 1
+        return items[key] if kind == "elements" else dict_element(tx, items[key], kind)
+
+
+def dict_element(tx, pair, kind):
+    """What iterating over `d.keys()`, `d.values()` or `d.items()` gives for a pair of trackers."""
+    return tx.build_tuple(list(pair)) if kind == "items" else pair[kind == "values"]
+
+
+def mapping_base(mapping):
+    """The builtin class whose methods see the contents of a mapping."""
+    return collections.OrderedDict if isinstance(mapping, collections.OrderedDict) else dict
+
+
+def _opener(kind, backwards):
+    def opener(mapping):
+        view = getattr(mapping_base(mapping), kind)(mapping)
+        return reversed(view) if backwards else iter(view)
+
+    return opener
+
+
+OPENERS = {(kind, back): _opener(kind, back) for kind in ("keys", "values", "items") for back in (False, True)}
+OPENERS["elements", False] = iter
+KEYED_TYPES = {type(OPENERS[kind, back]({})): (kind, back) for kind, back in OPENERS if kind != "elements"}
+KEYED_TYPES[type(iter(set()))] = ("elements", False)
+
+
+def iterator_at(opener, owner, position):
+    """A new iterator over `owner` at this position."""
+    return move(opener(owner), owner, position)
+
+
+def move(iterator, owner, position):
+    """Bring an existing iterator to this position; doing it twice does no harm."""
+    if position == ContainerIterator.EXHAUSTED:
+        collections.deque(iterator, maxlen=0)
+    elif hasattr(iterator, "__setstate__"):
+        iterator.__setstate__(position)
+    else:
+        with contextlib.suppress(RuntimeError):  # the container was changed: the next user of the iterator hears it
+            while position_of(iterator) < position:
+                next(iterator)
+    return iterator
+
+
+def owner_of(iterator):
+    """The container that an iterator runs over; an empty one where it is exhausted."""
+    if type(iterator) in KEYED_TYPES:
+        found = [r for r in gc.get_referents(iterator) if isinstance(r, (dict, set, frozenset))]
+        return found[0] if found else ({} if KEYED_TYPES[type(iterator)][0] != "elements" else set())
+    return iterator.__reduce__()[1][0]
+
+
+def position_of(iterator):
+    """The position in terms of ContainerIterator."""
+    if type(iterator) in KEYED_TYPES:
+        owner = owner_of(iterator)
+        return len(owner) - iterator.__length_hint__()
+    if isinstance(iterator, DEQUE_ITERATOR):
+        return iterator.__reduce__()[1][1]
+    state = iterator.__reduce__()[2:]
+    return (state[0] or 0) if state else ContainerIterator.EXHAUSTED
+
+
+DEQUE_ITERATOR = type(iter(collections.deque()))
+FORWARD = {type(iter(v)) for v in ([], (), "a", "\xe9", b"", range(0), collections.deque())}
+BACKWARD = {type(reversed([])), reversed}
+
+
+@wraps(*FORWARD, *BACKWARD, *KEYED_TYPES)
+def wrap_container_iterator(output, value, source):
+    output.guard("type", source, type(value))
+    position, owner = position_of(value), owner_of(value)
+    output.guard("equals", CallSource(source, position_of), position)
+    owner = output.wrap(owner, CallSource(source, owner_of)).realize()
+    if type(value) in KEYED_TYPES:
+        return KeyedIterator(output, owner, *KEYED_TYPES[type(value)], position, source)
+    return SequenceIterator(owner, position, -1 if type(value) in BACKWARD else 1, source)
+
+
+# --- over other iterators -------------------------------------------------------------------------------
+class ComposedIterator(IteratorVariable):
+    """`cls(*parts)`: an iterator made of other iterators and a few values, all of them trackers."""
+
+    def __init__(self, parts, source=None):
+        super().__init__(source)
+        self.parts = list(parts)
+
+    def children(self):
+        return self.parts
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(self.cls), self.parts)
+
+
+class EnumerateVariable(ComposedIterator):
+    cls = enumerate
+
+    def advance(self, tx):
+        iterator, count = self.parts
+        item = next_or_none(tx, iterator)
+        if item is None:
+            return None
+        self.parts[1] = ConstantVariable(count.as_python_constant() + 1)
+        return tx.build_tuple([count, item])
+
+    def replay(self, codegen):
+        """The count moves by `next` alone; the inner iterator, which moves too, is put into place afterwards."""
+        codegen.call_object(lambda: codegen.push_function(move_count), [self, self.parts[1]])
+        codegen.pop_top()
+
+
+def move_count(iterator, count):
+    """Bring an existing enumerate to this count."""
+    while iterator.__reduce__()[1][1] < count:
+        next(iterator)
+
+
+class ZipVariable(ComposedIterator):
+    """`strict` is kept apart from the iterators."""
+
+    cls = zip
+
+    def __init__(self, parts, source=None, strict=False):
+        super().__init__(parts, source)
+        self.strict = strict
+
+    def advance(self, tx):
+        row = []
+        for index, iterator in enumerate(self.parts):
+            item = next_or_none(tx, iterator)
+            if item is None:
+                if self.strict:
+                    self.check(tx, index)
+                return None
+            row.append(item)
+        return tx.build_tuple(row) if row else None
+
+    def check(self, tx, index):
+        """Iterator `index` has ended first: with strict=True all must end here."""
+        words, first = ("shorter", index) if index else ("longer", 1)
+        if index == 0:
+            longer = [k for k in range(1, len(self.parts)) if next_or_none(tx, self.parts[k]) is not None][:1]
+            if not longer:
+                return
+            first = longer[0]
+        others = "argument 1" if first == 1 else f"arguments 1-{first}"
+        tx.raise_observed(ValueError, f"zip() argument {first + 1} is {words} than {others}")
+
+    def reconstruct(self, codegen):
+        codegen.push_function(zip)
+        for part in self.parts:
+            codegen(part)
+        codegen.load_const(self.strict)
+        codegen.call_function(len(self.parts) + 1, ("strict",))
+
+
+class MapVariable(ComposedIterator):
+    cls = map
+
+    def advance(self, tx):
+        function, *iterators = self.parts
+        row = []
+        for iterator in iterators:
+            item = next_or_none(tx, iterator)
+            if item is None:
+                return None
+            row.append(item)
+        return function.realize().call_function(tx, row, {})
+
+
+class FilterVariable(ComposedIterator):
+    cls = filter
+
+    def advance(self, tx):
+        function, iterator = self.parts
+        while (item := next_or_none(tx, iterator)) is not None:
+            keep = item if is_none(function) else function.realize().call_function(tx, [item], {})
+            if tx.truth(keep):
+                return item
+        return None
+
+
+class CallableIterator(ComposedIterator):
+    """`iter(function, sentinel)`."""
+
+    cls = type(iter(int, 1))
+
+    def advance(self, tx):
+        if not self.parts:
+            return None
+        function, sentinel = self.parts
+        item = function.realize().call_function(tx, [], {})
+        if tx.equals(item, sentinel):
+            self.parts = []
+            return None
+        return item
+
+    def reconstruct(self, codegen):
+        if not self.parts:
+            return codegen.load_const(iter(()))
+        codegen.call_object(lambda: codegen.push_function(iter), self.parts)
+
+    def replay(self, codegen):
+        if not self.parts:
+            unsupported("exhausted iterator", "an existing iter(callable, sentinel) came to its end")
+
+
+def parts_of(iterator):
+    """The arguments that would make this iterator anew."""
+    return iterator.__reduce__()[1]
+
+
+@wraps(enumerate, zip, map, filter, CallableIterator.cls)
+def wrap_composed_iterator(output, value, source):
+    output.guard("type", source, type(value))
+    reduced = value.__reduce__()
+    parts = [
+        output.wrap(part, ItemSource(CallSource(source, parts_of), k) if source else None).realize()
+        for k, part in enumerate(reduced[1])
+    ]
+    if type(value) is enumerate and not can_move_twice(parts[0]):
+        unsupported("existing enumerate", f"an enumerate over {parts[0]!r}, which cannot be put back into place")
+    if type(value) is zip:
+        return ZipVariable(parts, source, strict=reduced[2:] == (True,))
+    if type(value) is CallableIterator.cls and len(parts) == 1:
+        parts = []
+    return COMPOSED[type(value)](parts, source)
+
+
+def can_move_twice(iterator):
+    if isinstance(iterator, ZipVariable):
+        return all(map(can_move_twice, iterator.parts))
+    return isinstance(iterator, ContainerIterator)
+
+
+COMPOSED = {v.cls: v for v in (EnumerateVariable, ZipVariable, MapVariable, FilterVariable, CallableIterator)}

@@ -1,0 +1,231 @@
+"""Operators during capture: `+`, `<`, `in`, `[]`, `-x`, ... by CPython's data model.
+
+Goes in: a function of `operator` (every operator opcode calls one) and the trackers of its operands.
+Comes out: a graph operation where a tensor is involved, a folded constant, or what the operands' special methods answer:
+the reflected one first where the right operand's class derives from the left one's, NotImplemented passed on.
+Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
+"""
+
+import operator
+
+from .base import unsupported
+from .constant import BuiltinObject, ConstantVariable, boolean
+from .containers import next_or_none
+from .tensor import TensorVariable, graph_call
+
+# function -> (symbol in messages, special method, reflected special method)
+SYMBOLS = "add:+ sub:- mul:* truediv:/ floordiv:// mod:% matmul:@ and_:& or_:| xor:^ lshift:<< rshift:>>"
+BINARY = {
+    getattr(operator, name): (symbol, f"__{name.strip('_')}__", f"__r{name.strip('_')}__")
+    for name, symbol in (row.split(":") for row in SYMBOLS.split())
+}
+BINARY[operator.pow] = ("** or pow()", "__pow__", "__rpow__")
+BINARY[divmod] = ("divmod()", "__divmod__", "__rdivmod__")
+IN_PLACE = {
+    getattr(operator, f"i{function.__name__.strip('_')}"): (function, f"{symbol.split()[0]}=", f"__i{method[2:]}")
+    for function, (symbol, method, _) in BINARY.items()
+    if function is not divmod
+}
+COMPARE = {
+    operator.eq: ("==", "__eq__", "__eq__"),
+    operator.ne: ("!=", "__ne__", "__ne__"),
+    operator.lt: ("<", "__lt__", "__gt__"),
+    operator.le: ("<=", "__le__", "__ge__"),
+    operator.gt: (">", "__gt__", "__lt__"),
+    operator.ge: (">=", "__ge__", "__le__"),
+}
+UNARY = {operator.neg: ("-", "__neg__"), operator.pos: ("+", "__pos__"), operator.invert: ("~", "__invert__")}
+UNARY[abs] = ("abs()", "__abs__")
+
+
+def in_graph(*operands):
+    """Whether the operation is one of the graph's: some operand is a tensor and none runs code of its own."""
+    return any(isinstance(v, TensorVariable) for v in operands)
+
+
+def can_fold(*operands):
+    """Constants, but not containers: the result could share their elements."""
+    return all(isinstance(v, ConstantVariable) or not isinstance(v, BuiltinObject) for v in operands) and all(
+        v.is_python_constant() for v in operands
+    )
+
+
+def is_not_implemented(variable):
+    return isinstance(variable, ConstantVariable) and variable.value is NotImplemented
+
+
+def attempt(tx, variable, method, other):
+    """`type(variable).method(variable, other)`, or NotImplemented where the class has none of its own."""
+    cls = variable.python_type()
+    found = getattr(cls, method, None)
+    if method == "__ne__" and found is object.__ne__ and cls.__eq__ is not object.__eq__:
+        answer = attempt(tx, variable, "__eq__", other)
+        return answer if is_not_implemented(answer) else boolean(not tx.truth(answer))
+    if found is None or found is getattr(object, method, None):
+        return ConstantVariable(NotImplemented)
+    return variable.call_method(tx, method, [other], {}).realize()
+
+
+def by_protocol(tx, left, right, method, reflected):
+    """The two attempts of a binary operator, in the order that CPython makes them."""
+    left_type, right_type = left.python_type(), right.python_type()
+    attempts = [(left, method, right)]
+    if left_type is not right_type or reflected in COMPARE_METHODS:
+        attempts.append((right, reflected, left))
+        if left_type is not right_type and issubclass(right_type, left_type):
+            overrides = getattr(right_type, reflected, None) is not getattr(left_type, reflected, None)
+            if overrides or reflected in COMPARE_METHODS:
+                attempts.reverse()
+    for variable, name, other in attempts:
+        answer = attempt(tx, variable, name, other)
+        if not is_not_implemented(answer):
+            return answer
+    return answer
+
+
+COMPARE_METHODS = frozenset(method for _, method, _ in COMPARE.values())
+
+
+def names_of(left, right):
+    return f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+
+
+def binary(function):
+    symbol, method, reflected = BINARY[function]
+
+    def handler(tx, left, right):
+        left, right = left.realize(), right.realize()
+        if in_graph(left, right):
+            return graph_call(tx, function, [left, right], {})
+        if can_fold(left, right):
+            return tx.fold(function, [left, right], {})
+        answer = by_protocol(tx, left, right, method, reflected)
+        if is_not_implemented(answer):
+            tx.raise_observed(TypeError, f"unsupported operand type(s) for {symbol}: {names_of(left, right)}")
+        return answer
+
+    return handler
+
+
+def in_place(function):
+    plain, symbol, method = IN_PLACE[function]
+    _, forward, reflected = BINARY[plain]
+
+    def handler(tx, left, right):
+        left, right = left.realize(), right.realize()
+        if in_graph(left, right):
+            return graph_call(tx, function if isinstance(left, TensorVariable) else plain, [left, right], {})
+        if can_fold(left, right):
+            return tx.fold(plain, [left, right], {})
+        answer = attempt(tx, left, method, right)
+        if is_not_implemented(answer):
+            answer = by_protocol(tx, left, right, forward, reflected)
+        if is_not_implemented(answer):
+            tx.raise_observed(TypeError, f"unsupported operand type(s) for {symbol}: {names_of(left, right)}")
+        return answer
+
+    return handler
+
+
+def compare(function):
+    symbol, method, reflected = COMPARE[function]
+
+    def handler(tx, left, right):
+        left, right = left.realize(), right.realize()
+        if in_graph(left, right):
+            return graph_call(tx, function, [left, right], {})
+        if can_fold(left, right):
+            return tx.fold(function, [left, right], {})
+        answer = by_protocol(tx, left, right, method, reflected)
+        if not is_not_implemented(answer):
+            return answer
+        if symbol in ("==", "!="):
+            return boolean(tx.is_same(left, right) is (symbol == "=="))
+        tx.raise_observed(TypeError, f"'{symbol}' not supported between instances of {names_of(left, right)}")
+
+    return handler
+
+
+def unary(function):
+    symbol, method = UNARY[function]
+
+    def handler(tx, operand):
+        operand = operand.realize()
+        if in_graph(operand):
+            return graph_call(tx, function, [operand], {})
+        if can_fold(operand):
+            return tx.fold(function, [operand], {})
+        if not hasattr(operand.python_type(), method):
+            kind = operand.python_type().__name__
+            tx.raise_observed(TypeError, f"bad operand type for {'unary ' * (function is not abs)}{symbol}: '{kind}'")
+        return operand.call_method(tx, method, [], {})
+
+    return handler
+
+
+# --- items and membership -------------------------------------------------------------------------------
+def item(function, method, complaint):
+    """getitem, setitem, delitem."""
+
+    def handler(tx, container, *arguments):
+        container = container.realize()
+        if isinstance(container, TensorVariable):
+            return graph_call(tx, function, [container, *arguments], {})
+        cls = container.python_type()
+        if not hasattr(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
+            tx.raise_observed(TypeError, f"'{cls.__name__}' object {complaint}")
+        return container.call_method(tx, method, list(arguments), {})
+
+    return handler
+
+
+def contains(tx, container, wanted):
+    container = container.realize()
+    if isinstance(container, ConstantVariable) and wanted.is_python_constant():
+        return tx.fold(operator.contains, [container, wanted], {})
+    if hasattr(container.python_type(), "__contains__"):
+        return boolean(tx.truth(container.call_method(tx, "__contains__", [wanted], {})))
+    iterator = container.iterate(tx)
+    while (candidate := next_or_none(tx, iterator)) is not None:
+        if tx.is_same(candidate, wanted) or tx.equals(candidate, wanted):
+            return boolean(True)
+    return boolean(False)
+
+
+def index(tx, value):
+    value = value.realize()
+    if value.is_python_constant():
+        return tx.fold(operator.index, [value], {})
+    if not hasattr(value.python_type(), "__index__"):
+        kind = value.python_type().__name__
+        tx.raise_observed(TypeError, f"'{kind}' object cannot be interpreted as an integer")
+    return value.call_method(tx, "__index__", [], {})
+
+
+def power(tx, base, exponent, mod=None):
+    """`pow(base, exponent[, mod])`."""
+    if mod is None:
+        return HANDLERS[operator.pow](tx, base, exponent)
+    if not tx.can_fold(None, [base, exponent, mod], {}):
+        unsupported("pow with three arguments", "pow(base, exponent, mod) of values that are not known during capture")
+    return tx.fold(pow, [base, exponent, mod], {})
+
+
+HANDLERS = {
+    **{function: binary(function) for function in BINARY},
+    **{function: in_place(function) for function in IN_PLACE},
+    **{function: compare(function) for function in COMPARE},
+    **{function: unary(function) for function in UNARY},
+    pow: power,
+    operator.getitem: item(operator.getitem, "__getitem__", "is not subscriptable"),
+    operator.setitem: item(operator.setitem, "__setitem__", "does not support item assignment"),
+    operator.delitem: item(operator.delitem, "__delitem__", "doesn't support item deletion"),
+    operator.contains: contains,
+    operator.index: index,
+    operator.not_: lambda tx, value: boolean(not tx.truth(value)),
+    operator.truth: lambda tx, value: boolean(tx.truth(value)),
+    operator.is_: lambda tx, a, b: boolean(tx.is_same(a, b)),
+    operator.is_not: lambda tx, a, b: boolean(not tx.is_same(a, b)),
+}
+for _alias, _function in (("concat", operator.add), ("iconcat", operator.iadd), ("abs", abs)):
+    HANDLERS[getattr(operator, _alias)] = HANDLERS[_function]

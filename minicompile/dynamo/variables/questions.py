@@ -1,0 +1,156 @@
+"""Handlers of the builtins that ask about a value, and of attribute access: isinstance, type, len, hash, getattr, ...
+
+Goes in: trackers (lazy or not).  Comes out: a tracker.  See builtins.py for the rest.
+Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
+"""
+
+import abc
+import types
+
+import torch
+
+from .base import ObservedException, unsupported
+from .constant import ConstantVariable, boolean
+from .tensor import TensorVariable
+
+HANDLERS = {}
+
+
+def handles(function):
+    def register(handler):
+        HANDLERS[function] = handler
+        return handler
+
+    return register
+
+
+# --- classes --------------------------------------------------------------------------------------------
+@handles(type)
+def type_of(tx, *args, **kwargs):
+    if len(args) != 1 or kwargs:
+        unsupported("class made by type()", "type(name, bases, namespace) during capture", "define the class outside")
+    return tx.build(args[0].python_type())
+
+
+def flatten(tx, classes):
+    """The classes of `isinstance(x, classes)`: one, a union, or nested tuples of them."""
+    if isinstance(classes, (tuple, types.UnionType)):
+        for part in classes if isinstance(classes, tuple) else classes.__args__:
+            yield from flatten(tx, part)
+    else:
+        yield type(None) if classes is None else classes
+
+
+PLAIN_METAS = (type, abc.ABCMeta, type(torch.Tensor), type(torch.nn.Parameter), type(torch.nn.Buffer))
+
+
+@handles(isinstance)
+def is_instance(tx, value, classes):
+    value, cls = value.realize(), value.python_type()
+    for candidate in flatten(tx, classes.as_python_constant()):
+        if cls is candidate or is_kind(tx, value, cls, candidate, "__instancecheck__", isinstance):
+            return boolean(True)
+    return boolean(False)
+
+
+@handles(issubclass)
+def is_subclass(tx, cls, classes):
+    cls = cls.realize()
+    if not cls.is_python_constant() or not isinstance(cls.as_python_constant(), type):
+        tx.raise_observed(TypeError, "issubclass() arg 1 must be a class")
+    for candidate in flatten(tx, classes.as_python_constant()):
+        if is_kind(tx, cls, cls.as_python_constant(), candidate, "__subclasscheck__", issubclass):
+            return boolean(True)
+    return boolean(False)
+
+
+def is_kind(tx, value, cls, candidate, hook, check):
+    """Ask the candidate's metaclass, as CPython does; a hook written in Python is inlined."""
+    meta = type(candidate)
+    if meta in PLAIN_METAS:
+        return issubclass(cls, candidate)
+    if isinstance(value, TensorVariable) and meta is type(torch.FloatTensor):
+        return value.fake.dtype is candidate.dtype and value.fake.is_cuda == candidate.is_cuda
+    function = getattr(meta, hook, None)
+    if value.is_python_constant() or function is None:
+        return tx.truth(tx.fold_python(check, [value.as_python_constant(), candidate], {}))
+    if isinstance(function, types.FunctionType) and function.__module__ not in ("abc", "typing"):
+        return tx.truth(tx.inline(function, [tx.build(candidate), value]))
+    if function in (type.__instancecheck__, type.__subclasscheck__, abc.ABCMeta.__instancecheck__):
+        return issubclass(cls, candidate)
+    unsupported("isinstance hook", f"{check.__name__}() asks {meta.__name__}.{hook}")
+
+
+@handles(callable)
+def is_callable(tx, value):
+    value = value.realize()
+    if value.is_python_constant():
+        return boolean(callable(value.as_python_constant()))
+    return boolean(callable(value) or hasattr(value.python_type(), "__call__"))  # noqa: B004 (of the class)
+
+
+# --- values ---------------------------------------------------------------------------------------------
+@handles(len)
+def length(tx, value):
+    value = value.realize()
+    cls = value.python_type()
+    if not hasattr(cls, "__len__") and not issubclass(cls, type):
+        tx.raise_observed(TypeError, f"object of type '{cls.__name__}' has no len()")
+    return value.call_method(tx, "__len__", [], {})
+
+
+@handles(hash)
+def hash_of(tx, value):
+    value = value.realize()
+    if isinstance(value, ConstantVariable):
+        return tx.fold(hash, [value], {})
+    cls = value.python_type()
+    if cls.__hash__ is None:
+        tx.raise_observed(TypeError, f"unhashable type: '{cls.__name__}'")
+    if cls.__hash__ is object.__hash__ or isinstance(value, TensorVariable):
+        unsupported("hash of an object", f"hash() of {value!r} depends on its address")
+    return value.call_method(tx, "__hash__", [], {})
+
+
+# --- attributes -----------------------------------------------------------------------------------------
+@handles(getattr)
+def get_attribute(tx, value, name, *default):
+    name = attribute_name(tx, name, "attribute name must be string")
+    if not default:
+        return value.realize().var_getattr(tx, name)
+    try:
+        return value.realize().var_getattr(tx, name)
+    except ObservedException as error:
+        if not tx.exception_matches(error, AttributeError):
+            raise
+        return default[0]
+
+
+def attribute_name(tx, name, complaint):
+    name = name.as_python_constant()
+    if not isinstance(name, str):
+        tx.raise_observed(TypeError, f"{complaint}, not '{type(name).__name__}'")
+    return name
+
+
+@handles(hasattr)
+def has_attribute(tx, value, name):
+    missing = ConstantVariable(None)
+    return boolean(get_attribute(tx, value, name, missing) is not missing)
+
+
+@handles(setattr)
+def set_attribute(tx, value, name, new):
+    value.realize().var_setattr(tx, attribute_name(tx, name, "attribute name must be string"), new)
+    return tx.build(None)
+
+
+@handles(delattr)
+def delete_attribute(tx, value, name):
+    value.realize().var_delattr(tx, attribute_name(tx, name, "attribute name must be string"))
+    return tx.build(None)
+
+
+@handles(vars)
+def variables_of(tx, value):
+    return value.realize().var_getattr(tx, "__dict__")

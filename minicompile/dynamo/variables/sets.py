@@ -1,0 +1,238 @@
+"""set and frozenset during capture.
+
+Goes in: existing sets (guarded by their elements, in order), and those that the program makes.
+Comes out: the same methods, computed by CPython's own sets on the keys that stand for the elements.
+Mirrors `torch/_dynamo/variables/sets.py`.  Taught in chapter 06.
+
+The order of a set of constants is CPython's, because the keys are the constants.  Elements that hash by address have no
+order that a program could rely on: they keep the order in which they came.
+"""
+
+import operator
+
+from ..builder import wraps
+from ..source import CallSource, ItemSource
+from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
+from .containers import constants, next_or_none
+from .dicts import hashable, raise_key_error
+
+
+class SetVariable(BuiltinObject):
+    """`items`: key -> tracker of the element, in iteration order.  cls: set or frozenset."""
+
+    def __init__(self, items, source=None, cls=set):
+        super().__init__(source)
+        self.items, self.cls = items, cls
+
+    @classmethod
+    def of(cls, tx, trackers, kind=set):
+        """A new set of these elements."""
+        new = cls({}, cls=kind)
+        for tracker in trackers:
+            new.items.setdefault(hashable(tx, tracker), tracker)
+        new.put_in_order()
+        return new
+
+    def put_in_order(self):
+        if all(tracker.is_python_constant() for tracker in self.items.values()):
+            self.items = {key: self.items[key] for key in set(self.items)}
+
+    def is_immutable(self):
+        return self.cls is frozenset and self.is_python_constant()
+
+    def as_python_constant(self):
+        return self.cls(constants(self, self.items.values()))
+
+    def key(self):
+        return frozenset(self.items)
+
+    def children(self):
+        return list(self.items.values())
+
+    def truth(self, tx):
+        return bool(self.items)
+
+    def iterate(self, tx):
+        from .iterators import KeyedIterator
+
+        return KeyedIterator(tx, self, "elements")
+
+    def unpack(self, tx):
+        return list(self.items.values())
+
+    def operand(self, tx, other):
+        """The elements of any iterable by key."""
+        other = other.realize()
+        if isinstance(other, SetVariable):
+            return other.items
+        return {hashable(tx, item): item for item in other.unpack(tx)}
+
+    # --- looking ------------------------------------------------------------------------------------
+    def method___len__(self, tx):
+        return ConstantVariable(len(self.items))
+
+    def method___iter__(self, tx):
+        return self.iterate(tx)
+
+    def method___contains__(self, tx, item):
+        item = item.realize()
+        if isinstance(item, SetVariable):  # CPython looks for a frozenset of the same elements
+            return boolean(frozenset(item.items) in self.items)
+        return boolean(hashable(tx, item) in self.items)
+
+    def method_copy(self, tx):
+        return SetVariable(dict(self.items), cls=self.cls)
+
+    method___copy__ = method_copy
+
+    def method___hash__(self, tx):
+        if self.cls is set:
+            tx.raise_observed(TypeError, "unhashable type: 'set'")
+        return tx.fold(hash, [self], {})
+
+    # --- changing -----------------------------------------------------------------------------------
+    def method_add(self, tx, item):
+        key = hashable(tx, item)
+        if key not in self.items:
+            tx.side_effects.mutated(self)
+            self.items[key] = item
+            self.put_in_order()
+        return NONE
+
+    def method_discard(self, tx, item):
+        tx.side_effects.mutated(self)
+        self.items.pop(hashable(tx, item), None)
+        return NONE
+
+    def method_remove(self, tx, item):
+        if not self.method___contains__(tx, item).value:
+            raise_key_error(tx, item)
+        return self.method_discard(tx, item)
+
+    def method_pop(self, tx):
+        if not self.items:
+            tx.raise_observed(KeyError, "pop from an empty set")
+        tx.side_effects.mutated(self)
+        return self.items.pop(next(iter(self.items)))
+
+    def method_clear(self, tx):
+        tx.side_effects.mutated(self)
+        self.items = {}
+        return NONE
+
+    def method_update(self, tx, *others):
+        for other in others:
+            iterator = other.iterate(tx) if other.realize() is not self else self.method_copy(tx).iterate(tx)
+            while (item := next_or_none(tx, iterator)) is not None:
+                self.method_add(tx, item)
+        return NONE
+
+    def become(self, tx, other):
+        tx.side_effects.mutated(self)
+        self.items = other.items
+        return self
+
+    # --- having it again ----------------------------------------------------------------------------
+    def push_items(self, codegen):
+        for item in self.items.values():
+            codegen(item)
+        codegen.build_set(len(self.items))
+
+    def reconstruct(self, codegen):
+        if self.cls is frozenset:
+            codegen.push_function(frozenset)
+        self.push_items(codegen)
+        if self.cls is frozenset:
+            codegen.call_function(1)
+
+    def replay(self, codegen):
+        codegen.push_function(_refill)
+        codegen(self)
+        self.push_items(codegen)
+        codegen.call_function(2)
+        codegen.pop_top()
+
+
+def _refill(existing, items):
+    """Make an existing set hold exactly these items; no method of a subclass runs."""
+    set.clear(existing)
+    set.update(existing, items)
+
+
+def _algebra(name, symbol):
+    """`a.union(*iterables)`, `a |= b`, `a.update(*iterables)` and `a | b`, the last for sets only."""
+
+    def method(self, tx, *others):
+        rows = [self.operand(tx, other) for other in others]
+        merged = dict(self.items)
+        for row in rows:
+            merged = {**row, **merged}
+        kept = set(getattr(set, name)(set(self.items), *(set(row) for row in rows)))
+        result = SetVariable({key: item for key, item in merged.items() if key in kept}, cls=self.cls)
+        result.put_in_order()
+        return result
+
+    def operation(self, tx, other):
+        return method(self, tx, other) if is_set(other) else ConstantVariable(NotImplemented)
+
+    def reflected(self, tx, other):
+        return method(tx.call(set, other), tx, self) if is_set(other) else ConstantVariable(NotImplemented)
+
+    def in_place(self, tx, other):
+        if self.cls is frozenset or not is_set(other):
+            return ConstantVariable(NotImplemented)
+        return self.become(tx, method(self, tx, other))
+
+    def update(self, tx, *others):
+        self.become(tx, method(self, tx, *others))
+        return NONE
+
+    for target, function in ((name, method), (f"__{symbol}__", operation), (f"__r{symbol}__", reflected)):
+        setattr(SetVariable, f"method_{target}", function)
+    setattr(SetVariable, f"method___i{symbol}__", in_place)
+    if name != "union":
+        setattr(SetVariable, f"method_{name}_update", update)
+
+
+def is_set(variable):
+    """An operand of `|`, `&`, `-`, `^`: a set, or a view of a dict's keys or items."""
+    return issubclass(variable.python_type(), (set, frozenset, type({}.keys()), type({}.items())))
+
+
+for _row in ("union or", "intersection and", "difference sub", "symmetric_difference xor"):
+    _algebra(*_row.split())
+
+
+def _comparison(name):
+    compare = getattr(operator, name)
+
+    def method(self, tx, other):
+        if not is_set(other):
+            return ConstantVariable(NotImplemented)
+        return boolean(compare(set(self.items), set(self.operand(tx, other))))
+
+    return method
+
+
+def _question(name):
+    def method(self, tx, other):
+        return boolean(getattr(set, name)(set(self.items), set(self.operand(tx, other))))
+
+    return method
+
+
+for _name in COMPARISONS:
+    setattr(SetVariable, f"method___{_name}__", _comparison(_name))
+for _name in ("issubset", "issuperset", "isdisjoint"):
+    setattr(SetVariable, f"method_{_name}", _question(_name))
+
+
+@wraps(set, frozenset)
+def wrap_set(output, value, source):
+    output.guard("type", source, type(value))
+    output.guard("keys", source, list(value))
+    items = {}
+    for index, element in enumerate(value):
+        tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
+        items[tracker.key()] = tracker
+    return SetVariable(items, source, type(value))

@@ -1,0 +1,68 @@
+"""Tables of builtin and standard-library functions: which have a polyfill, which are folded, which break and why.
+
+One row adds a function.  Mirrors the tables of `torch/_dynamo/trace_rules.py`.  Taught in chapter 05.
+"""
+
+import cmath
+import collections
+import fnmatch
+import functools
+import itertools
+import keyword
+import math
+import operator
+import os.path
+import re
+import string
+import struct
+import textwrap
+import types
+import typing
+import unicodedata
+
+from .. import polyfills
+
+POLYFILLS = {
+    functools.reduce: polyfills.reduce,
+    functools.cmp_to_key: polyfills.cmp_to_key,
+    math.prod: polyfills.prod,
+    operator.itemgetter: polyfills.itemgetter,
+    operator.attrgetter: polyfills.attrgetter,
+    operator.methodcaller: polyfills.methodcaller,
+    operator.countOf: polyfills.countOf,
+    operator.indexOf: polyfills.indexOf,
+    collections._count_elements: polyfills.count_elements,
+    itertools.chain.from_iterable: polyfills.chain_from_iterable,
+    **{
+        getattr(itertools, name): getattr(polyfills, name)
+        for name in "count repeat cycle chain islice takewhile dropwhile filterfalse compress starmap accumulate "
+        "pairwise batched zip_longest groupby tee".split()
+        if hasattr(itertools, name)
+    },
+}
+
+# Pure functions: called during capture when all arguments are constants.
+FOLDED_MODULES = {"math", "cmath", "_operator", "unicodedata", "_struct"}
+FOLDED = {
+    *(getattr(module, name) for module in (math, cmath, unicodedata) for name in dir(module) if name[0] != "_"),
+    *(bin, hex, oct, ord, chr, ascii, bytes, complex, types.GenericAlias),
+    *(re.match, re.search, re.fullmatch, re.sub, re.subn, re.split, re.findall, re.compile, re.escape),
+    *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
+    *(fnmatch.fnmatchcase, fnmatch.translate, textwrap.dedent, textwrap.indent, string.capwords),
+    *(struct.pack, struct.unpack, struct.calcsize, keyword.iskeyword),
+    *(typing.get_origin, typing.get_args),
+    *(str.maketrans, int.from_bytes, float.fromhex, bytes.fromhex, bytes.maketrans),
+}
+FOLDED = {value for value in FOLDED if callable(value)}
+
+BREAKS = {
+    print: ("print", "print outside the compiled function, or guard it with `if not torch.compiler.is_compiling()`"),
+    id: ("id of an object", "compare with `is` instead"),
+    input: ("input from the terminal", ""),
+    open: ("file access", "read the file outside the compiled function"),
+    eval: ("eval", ""),
+    exec: ("exec", ""),
+    globals: ("globals()", ""),
+    locals: ("locals()", ""),
+    dir: ("dir of an object", ""),
+}

@@ -1,0 +1,245 @@
+"""Immutable sequences during capture: tuple, named tuples and C struct sequences, torch.Size, slice, range.
+
+Goes in: existing ones (guarded by type and length, elements lazy) and those that the program makes.
+Comes out: what `containers.Sequence` answers, fields by name, and constants where everything inside is known.
+Mirrors `torch/_dynamo/variables/lists.py`.  Taught in chapter 06.
+"""
+
+import operator
+
+import torch
+
+from ..builder import wraps, wraps_if
+from ..source import AttrSource
+from .base import unsupported
+from .constant import BuiltinObject, ConstantVariable, boolean
+from .containers import ListVariable, Sequence, constants, elements, plain, wrap_items
+from .descriptors import class_lookup, descriptor_get
+
+
+class TupleVariable(Sequence):
+    cls = base = tuple
+
+    def __init__(self, items, source=None):
+        super().__init__(tuple(items), source)
+
+    def like(self, items):
+        return TupleVariable(items)
+
+    def key(self):
+        return tuple(item.key() for item in self.items)
+
+    def as_proxy(self):
+        return tuple(item.as_proxy() for item in self.items)
+
+    def method___hash__(self, tx):
+        if not self.is_python_constant():
+            unsupported("hash of a tracked value", f"hash() of {self!r}")
+        return tx.fold(hash, [self], {})
+
+    def reconstruct(self, codegen):
+        for item in self.items:
+            codegen(item)
+        codegen.build_tuple(len(self.items))
+
+
+class SizeVariable(TupleVariable):
+    """torch.Size: slices and sums stay sizes."""
+
+    cls = torch.Size
+
+    def like(self, items):
+        return SizeVariable(items)
+
+    def method_numel(self, tx):
+        total = ConstantVariable(1)
+        for item in self.items:
+            total = tx.call(operator.mul, total, item)
+        return total
+
+    def reconstruct(self, codegen):
+        codegen.push_function(torch.Size)
+        super().reconstruct(codegen)
+        codegen.call_function(1)
+
+
+class SliceVariable(BuiltinObject):
+    """`items`: the trackers of start, stop and step."""
+
+    cls = slice
+
+    def __init__(self, items, source=None):
+        super().__init__(source)
+        self.items = items
+
+    def as_python_constant(self):
+        return slice(*(item.as_python_constant() for item in self.items))
+
+    def as_proxy(self):
+        return slice(*(item.as_proxy() for item in self.items))
+
+    def children(self):
+        return self.items
+
+    def var_getattr(self, tx, name):
+        if name in ("start", "stop", "step"):
+            return self.items[("start", "stop", "step").index(name)]
+        return super().var_getattr(tx, name)
+
+    def method_indices(self, tx, length):
+        return tx.fold(plain(tx, self).indices, [length], {})
+
+    def method___eq__(self, tx, other):
+        if not isinstance(other.realize(), SliceVariable):
+            return ConstantVariable(NotImplemented)
+        return boolean(elements(tx, self.items) == elements(tx, other.realize().items))
+
+    def reconstruct(self, codegen):
+        for item in self.items:
+            codegen(item)
+        codegen.build_slice(3)
+
+
+class RangeVariable(BuiltinObject):
+    """A range with known bounds; `items` are made where somebody asks."""
+
+    cls = range
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    @property
+    def items(self):
+        return [ConstantVariable(i) for i in self.value]
+
+    def as_python_constant(self):
+        return self.value
+
+    def iterate(self, tx):
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self)
+
+    def call_method(self, tx, name, args, kwargs):
+        if name in ("__iter__", "__reversed__"):
+            return super().call_method(tx, name, args, kwargs)
+        if hasattr(range, name) and tx.can_fold(self, args, kwargs):
+            return tx.fold(getattr(self.value, name), args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        if name in ("start", "stop", "step"):
+            return ConstantVariable(getattr(self.value, name))
+        return super().var_getattr(tx, name)
+
+    def method___iter__(self, tx):
+        return self.iterate(tx)
+
+    def method___reversed__(self, tx):
+        return RangeVariable(self.value[::-1]).iterate(tx)
+
+
+class NamedTupleVariable(TupleVariable):
+    """A named tuple (of a Python class) or a struct sequence (torch.return_types.*)."""
+
+    def __init__(self, items, cls, source=None):
+        super().__init__(items, source)
+        self.cls = cls
+
+    @property
+    def fields(self):
+        return self.cls._fields if hasattr(self.cls, "_fields") else self.cls.__match_args__
+
+    def as_python_constant(self):
+        return make_named(self.cls, constants(self, self.items))
+
+    def as_proxy(self):
+        return make_named(self.cls, [item.as_proxy() for item in self.items])
+
+    def var_getattr(self, tx, name):
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None and pending is not tx.side_effects.DELETED:
+            return pending
+        if name in self.fields:
+            return self.items[self.fields.index(name)]
+        if name in self.attributes:
+            return self.attributes[name]
+        found = class_lookup(tx, self.cls, name)
+        if found is None or name in vars(tuple):
+            return super().var_getattr(tx, name)
+        return descriptor_get(tx, found, self)
+
+    attributes = {}  # of a subclass without __slots__: what its instances' __dict__ held
+
+    def var_setattr(self, tx, name, value):
+        if name in self.fields or not hasattr(self.cls, "__dict__") or self.cls.__dictoffset__ == 0:
+            return super().var_setattr(tx, name, value)
+        tx.side_effects.store_attr(self, name, value)
+
+    def has_custom_setattr(self):
+        return self.cls.__setattr__ is not object.__setattr__
+
+    def call_method(self, tx, name, args, kwargs):
+        found = class_lookup(tx, self.cls, name)
+        if found is None or issubclass(tuple, found.owner):  # not overridden
+            return super().call_method(tx, name, args, kwargs)
+        return descriptor_get(tx, found, self).call_function(tx, args, kwargs)
+
+    def reconstruct(self, codegen):
+        codegen.push_function(make_named)
+        codegen.load_const(self.cls)
+        super().reconstruct(codegen)
+        codegen.call_function(2)
+
+
+def make_named(cls, items):
+    """The named tuple or struct sequence with these items; no `__new__` of a subclass runs again."""
+    return tuple.__new__(cls, items) if hasattr(cls, "_fields") else cls(items)
+
+
+def is_named_tuple_class(cls):
+    """A class made by collections.namedtuple or typing.NamedTuple (or derived from one), or a C struct sequence."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and (hasattr(cls, "_fields") or hasattr(cls, "n_fields"))
+
+
+def build_sequence(cls, items):
+    """The tracker of a new list, tuple, named tuple or struct sequence of these trackers."""
+    if is_named_tuple_class(cls):
+        return NamedTupleVariable(items, cls)
+    return {list: ListVariable, tuple: TupleVariable, torch.Size: SizeVariable}[cls](list(items))
+
+
+@wraps(tuple)
+def wrap_tuple(output, value, source):
+    return TupleVariable(wrap_items(output, value, source), source)
+
+
+@wraps_if(lambda value: is_named_tuple_class(type(value)), order=20)
+def wrap_named_tuple(output, value, source):
+    tracker = NamedTupleVariable(wrap_items(output, value, source), type(value), source)
+    extra = getattr(value, "__dict__", {})
+    if extra or hasattr(value, "__dict__"):
+        output.guard("keys", AttrSource(source, "__dict__") if source else None, list(extra))
+        tracker.attributes = {n: output.lazy(v, AttrSource(source, n) if source else None) for n, v in extra.items()}
+    return tracker
+
+
+@wraps(torch.Size)
+def wrap_size(output, value, source):
+    output.guard("equals", source, value)
+    return SizeVariable(map(ConstantVariable, value), source)
+
+
+@wraps(range)
+def wrap_range(output, value, source):
+    output.guard("equals", source, value)
+    return RangeVariable(value, source)
+
+
+@wraps(slice)
+def wrap_slice(output, value, source):
+    output.guard("type", source, slice)
+    names = ("start", "stop", "step")
+    parts = [output.lazy(getattr(value, n), AttrSource(source, n) if source is not None else None) for n in names]
+    return SliceVariable(parts, source)
