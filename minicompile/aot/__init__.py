@@ -4,8 +4,6 @@
 Mirrors `torch/_functorch/aot_autograd.py`.  Taught in chapter 08.
 """
 
-import torch
-
 from .. import record
 from ..errors import Unsupported
 from . import runtime
@@ -15,7 +13,9 @@ from .partitioner import SavedTensor
 __all__ = ["AOTGraph", "SavedTensor", "compile", "trace"]
 
 
-def compile(gm, example_inputs, *, forward_compiler, backward_compiler=None, inference_compiler=None):
+def compile(
+    gm, example_inputs, *, forward_compiler, backward_compiler=None, inference_compiler=None, decompositions=None
+):
     """A callable that does what `gm` does, through graphs that the compilers made.
 
     Each compiler is `(aten_gm, example_inputs) -> callable`; they see functional ATen graphs.  A graph that cannot be
@@ -23,7 +23,7 @@ def compile(gm, example_inputs, *, forward_compiler, backward_compiler=None, inf
     """
     with record.stage("aot") as snapshot:
         try:
-            graph = snapshot.artifact = trace(gm, example_inputs)
+            graph = snapshot.artifact = trace(gm, example_inputs, decompositions)
         except Unsupported as reason:
             snapshot.artifact = reason
             record.counters["aot_rejected"] += 1

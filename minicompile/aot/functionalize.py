@@ -101,14 +101,14 @@ class OutputSpec:
     """How to make one output of the user's graph at run time.
 
     kind: "constant" (the value itself), "input" (that object), "graph" (a result of the compiled graph).
-    index: which input or result.  views: replayed on it, or None.  detached: the view is hidden from autograd.
+    index: which input or result.  views: replayed on it, or None.  needs_grad: in which grad mode, if it matters.
     """
 
     kind: str
     index: int = -1
     value: object = None
     views: object = None
-    detached: bool = False
+    needs_grad: bool = None
 
 
 @dataclasses.dataclass
@@ -195,11 +195,11 @@ class OutputPlanner:
         key, views = storage_key(value), _views_of(value.elem)
         if key in self.input_storage:
             index = self.input_storage[key]
-            return OutputSpec("input", index, views=views, detached=self.detached(self.primals[index], value))
+            return OutputSpec("input", index, views=views, needs_grad=view_mode(self.primals[index], value))
         base = self.base_of(value, key)
         if base is None or base is value or self.stands_alone(value, key):
             return OutputSpec("graph", self.result(value))
-        return OutputSpec("graph", self.result(base), views=views, detached=self.detached(base, value))
+        return OutputSpec("graph", self.result(base), views=views, needs_grad=view_mode(base, value))
 
     def base_of(self, value, key):
         base = value._base
@@ -213,9 +213,10 @@ class OutputPlanner:
         alone = self.members[key] == 1 and not value.requires_grad
         return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
 
-    @staticmethod
-    def detached(base, value):
-        return base.requires_grad and not value.requires_grad
+
+def view_mode(base, view):
+    """The grad mode in which a view must be rebuilt; None if its base has no history."""
+    return view.requires_grad if base.requires_grad else None
 
 
 def is_dense(tensor):

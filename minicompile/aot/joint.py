@@ -44,6 +44,7 @@ class AOTGraph:
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that each output of `backward` reads
     input_needs_grad: list = dataclasses.field(default_factory=list)
     input_is_tensor: list = dataclasses.field(default_factory=list)
+    grad_enabled: bool = False  # grad mode when the graph was captured, which is grad mode when it runs
     result_count: int = 0  # forward's outputs before the saved ones
     fake_mode: object = None
     node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
@@ -74,7 +75,7 @@ def describe(spec, names):
         return repr(spec.value)
     what = f"input {names[spec.index]}" if spec.kind == "input" else f"result {spec.index}"
     views = "".join(f".{type(v).__name__.removesuffix('_ViewMeta')}" for v in spec.views or ())
-    return what + views + (" (detached)" if spec.detached else "")
+    return what + views + (" (no grad)" if spec.needs_grad is False else "")
 
 
 def show(gm):
@@ -87,7 +88,8 @@ class Recording:
     """What the traced function finds out while `make_fx` runs it."""
 
     program = None
-    boundary = None  # the last node of the forward
+    forward_names = ()  # of the nodes that exist before the backward begins
+    stand_ins = ()  # names of the copies that stand for inputs which may be written
     differentiable = ()
     grad_inputs = ()
     traced_outputs = 0
@@ -131,11 +133,12 @@ def traced_function(gm, example_inputs, constant_names, recording):
                 leaf.clone() if needs_grad(leaf) and torch.is_grad_enabled() and not example.is_leaf else leaf
                 for leaf, example in zip(leaves, example_inputs, strict=True)
             ]
+            recording.stand_ins = {n.name for n in get_proxy_mode().tracer.graph.nodes}
             program = recording.program = functionalize.run_functional(gm, primals, constant_names)
             new_values = [primals[m.index] for m in program.mutations]
             results = [*new_values, *program.results]
             values = [unwrap(r) for r in results]
-            recording.boundary = len(get_proxy_mode().tracer.graph.nodes)
+            recording.forward_names = {n.name for n in get_proxy_mode().tracer.graph.nodes}
             mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
             recording.differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
             grad_inputs = [i for i, leaf in enumerate(leaves) if needs_grad(leaf)]
@@ -157,16 +160,19 @@ def needs_grad(value):
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def trace(gm, inputs):
+def trace(gm, inputs, decompositions=None):
     """Functional ATen graph of `gm`, with its backward where grad mode is on and an input requires grad."""
     constants = functionalize.lift_constants(gm)
     examples = [*inputs, *constants.values()]
     fake_mode = functionalize.fake_mode_of(examples)
     fakes = [functionalize.fakeify(fake_mode, value) for value in examples]
+    table = decomposition_table() if decompositions is None else decompositions
     recording = Recording()
     run = traced_function(gm, examples, list(constants), recording)
-    with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), grad_mode(torch.is_grad_enabled()):
-        traced = make_fx(run, decomposition_table=decomposition_table())(*fakes)
+    grad_enabled = torch.is_grad_enabled()
+    # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.
+    with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
+        traced = make_fx(run, decomposition_table=table)(*fakes)
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
     joint = tidy(traced, names, recording)
@@ -182,6 +188,7 @@ def trace(gm, inputs):
         grad_inputs=list(recording.grad_inputs),
         input_needs_grad=[needs_grad(f) for f in fakes],
         input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
+        grad_enabled=grad_enabled,
         fake_mode=fake_mode,
         node_counts={"traced": len(traced.graph.nodes)},
     )
@@ -194,12 +201,6 @@ def trace(gm, inputs):
     return graph
 
 
-@contextlib.contextmanager
-def grad_mode(enabled):
-    with torch.set_grad_enabled(enabled):
-        yield
-
-
 def tidy(traced, names, recording):
     """Name the placeholders after the user's, put the tangents behind them, and mark what is forward and what backward."""
     graph, environment = fx.Graph(), {}
@@ -209,11 +210,12 @@ def tidy(traced, names, recording):
         environment[node] = graph.placeholder(name)
     for node in places[len(names) :]:
         environment[node] = graph.placeholder(node.target)
-    for position, node in enumerate(nodes):
+    for node in nodes:
         if node.op == "output":
             graph.output(fx.map_arg(list(node.args[0]), environment.__getitem__))
         elif node.op != "placeholder":
             environment[node] = graph.node_copy(node, environment.__getitem__)
         if node.op != "output":
-            environment[node].meta = {**node.meta, "backward": position >= recording.boundary}
+            environment[node].meta = {**node.meta, "backward": node.name not in recording.forward_names}
+            environment[node].meta["stands_for_input"] = node.name in recording.stand_ins
     return fx.GraphModule(traced, graph, "joint")

@@ -1,20 +1,38 @@
 """Split the joint graph into forward and backward, and decide what to save between them.
 
 Goes in: an `AOTGraph` with a joint graph.  Comes out: the same object with `forward`, `backward`, `saved`, `recomputed`.
+Whatever the backward needs is either saved, which costs its bytes, or computed again from something that is saved.  The
+cheapest choice is a minimum cut between the inputs and the backward.
 Mirrors `torch/_functorch/partitioners.py`.  Taught in chapter 08.
 """
 
 import dataclasses
+import operator
 
+import networkx as nx
 import torch
 from torch import fx
+
+from .. import config
+from .passes import base_of, has_effect, is_random, is_view
+
+aten = torch.ops.aten
+# Costs in bytes per byte of the tensor.  Not recomputing at all is cheaper than recomputing for nothing.
+CHEAP, TRANSCENDENTAL = 0.05, 0.25
+SLOW_POINTWISE = set(
+    "exp exp2 expm1 log log1p log2 sin cos tan tanh erf erfc pow sigmoid gelu silu atan2 lgamma".split()
+)
+# Recomputed besides pointwise operators and views: they read what they write, or nothing.
+RECOMPUTABLE = set(
+    "clone _to_copy full full_like scalar_tensor zeros ones zeros_like ones_like arange constant_pad_nd".split()
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedTensor:
     """One value kept from forward to backward, and why it is kept and not computed again.
 
-    source: "input" i, "result" i (an output of forward anyway) or "extra" (forward returns it for this purpose only).
+    source: ("input", i), ("result", i), an output of forward anyway, or ("extra", i), returned for this purpose only.
     """
 
     name: str
@@ -33,11 +51,110 @@ class SavedTensor:
         return f"{self.name}: {str(self.dtype).removeprefix('torch.')}[{size}], {self.bytes:,} bytes, {self.why}"
 
 
-def size_in_bytes(value):
-    if not isinstance(value, torch.Tensor):
+# --- what things cost -------------------------------------------------------------------------------
+def is_tensor(node):
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def size_in_bytes(node):
+    """Bytes of a value; symbolic sizes count as what they were in the example."""
+    value = node.meta.get("val")
+    if not is_tensor(node):
         return 8
     numel = value.numel()
     return int(numel if isinstance(numel, int) else numel.node.hint or 0) * value.element_size()
+
+
+def recompute_cost(node):
+    """Bytes-equivalent of running the node again in the backward; None: never."""
+    if node.op != "call_function" or has_effect(node):
+        return None
+    if is_view(node) or node.target is operator.getitem or not is_tensor(node):
+        return 0 if is_view(node) or not is_multi_output(node) else None
+    if node.target is aten.clone.default and base_of(node.args[0]).op == "placeholder":
+        return None  # the user's own protection against later writes to that input
+    name = node.target._schema.name.split("::")[-1] if isinstance(node.target, torch._ops.OpOverload) else ""
+    if torch.Tag.pointwise in getattr(node.target, "tags", ()) or name in RECOMPUTABLE:
+        return (TRANSCENDENTAL if name in SLOW_POINTWISE else CHEAP) * size_in_bytes(node)
+    return None
+
+
+def is_multi_output(node):
+    return isinstance(node.meta.get("val"), tuple | list)
+
+
+# --- the cut ----------------------------------------------------------------------------------------
+class Cut:
+    """The choice for one joint graph.  Inputs cost nothing to keep, so they are not part of the network."""
+
+    def __init__(self, forward, crossing, results, mutated):
+        self.results, self.mutated = set(results), mutated
+        self.free = {n for n in forward if n.op in ("placeholder", "get_attr") and n not in mutated}
+        # A result may be changed by the user after the forward, which is an error if it is saved: as in eager, save only
+        # those that the backward itself reads.
+        self.direct = {base_of(n) for n in crossing}
+        self.crossing = crossing
+        self.closure = needed_for(crossing, self.free)
+        self.order = [n for n in forward if n in self.closure]
+        self.fixed = {n for n in self.order if recompute_cost(n) is None or not config.partition_recompute}
+        for node in self.order:  # what only a fixed node reads has no say
+            if node.target is operator.getitem and node.args[0] in self.fixed:
+                self.fixed.add(node)
+
+    def save_cost(self, node):
+        """None: cannot be saved (a view: save its base; a tuple: save its items)."""
+        if is_multi_output(node) or is_view(node):
+            return None
+        if node in self.results and node not in self.direct:
+            return None
+        return size_in_bytes(node) * (0.5 if node in self.results else 1)
+
+    def network(self):
+        """Each node is an edge (in -> out) of its saving cost; source -> in is its recompute cost; out -> users."""
+        network, inside = nx.DiGraph(), self.closure
+        for node in self.order:
+            enter, leave, cost = (node, "in"), (node, "out"), self.save_cost(node)
+            if node in self.fixed:
+                if cost is not None:
+                    network.add_edge("source", leave, capacity=cost)
+                elif not is_multi_output(node):
+                    network.add_edge("source", leave)
+            else:
+                network.add_edge("source", enter, capacity=recompute_cost(node))
+                network.add_edge(enter, leave, **({} if cost is None else {"capacity": cost}))
+            for user in node.users:
+                if user in inside and user not in self.fixed:
+                    network.add_edge(leave, (user, "in"))
+            if node in self.crossing:
+                network.add_edge(leave, "sink")
+        return network
+
+    def saved(self):
+        """The nodes to save, in order."""
+        network, chosen = self.network(), set()
+        inner = network.subgraph(n for n in network if n not in ("source", "sink"))
+        for part in nx.weakly_connected_components(inner):
+            piece = network.subgraph({*part, "source", "sink"})
+            if "source" not in piece or "sink" not in piece:
+                continue
+            kept, _ = nx.minimum_cut(piece, "source", "sink", flow_func=nx.algorithms.flow.dinitz)[1]
+            for node in {n for n, _ in part}:
+                enters = node in self.fixed or (node, "in") in kept
+                if enters and (node, "out") in part and (node, "out") not in kept:
+                    chosen.add(node)
+        return chosen
+
+
+# --- building the two graphs ------------------------------------------------------------------------
+def needed_for(outputs, stop):
+    """Every node that `outputs` depend on, without the nodes in `stop` and what only they need."""
+    found, todo = set(), [n for n in outputs if isinstance(n, fx.Node)]
+    while todo:
+        node = todo.pop()
+        if node not in found and node not in stop:
+            found.add(node)
+            todo.extend(node.all_input_nodes)
+    return found
 
 
 def extract(joint, inputs, compute, outputs, name):
@@ -53,83 +170,81 @@ def extract(joint, inputs, compute, outputs, name):
     return fx.GraphModule(joint, graph, name)
 
 
-def needed_for(outputs, stop):
-    """Every node that `outputs` depend on, down to and without the nodes in `stop`."""
-    found, todo = set(), [n for n in outputs if isinstance(n, fx.Node)]
-    while todo:
-        node = todo.pop()
-        if node not in found and node not in stop:
-            found.add(node)
-            todo.extend(node.all_input_nodes)
-    return found
+def keep_old_values(gm, result_count):
+    """An input that is written after the forward and read by the backward is copied in between."""
+    output = gm.graph.output_node()
+    values = list(output.args[0])
+    for position in range(result_count, len(values)):
+        if values[position].op == "placeholder":
+            with gm.graph.inserting_before(output):
+                copy = gm.graph.call_function(aten.clone.default, (values[position],))
+            copy.meta = dict(values[position].meta)
+            values[position] = copy
+    output.args = (values,)
+    gm.recompile()
+
+
+def effects(joint, backward):
+    """Nodes of one side that must run although nobody reads them."""
+    nodes = (n for n in joint.graph.nodes if n.op == "call_function" and n.meta["backward"] == backward)
+    return {n for n in nodes if has_effect(n)}
+
+
+def describe(node, primals, results, mutated):
+    """Where a saved value comes from, and the reason in words."""
+    if node in mutated:
+        return "extra", "an input's old value, which the graph overwrites"
+    if node in primals:
+        return "input", "is an input anyway"
+    if node in results:
+        return "result", "is an output anyway"
+    if is_random(node) or (node.target is operator.getitem and is_random(node.args[0])):
+        return "extra", "random: must be the same in the backward"
+    if recompute_cost(node) is None or node.target is operator.getitem:
+        source = node.args[0] if node.target is operator.getitem else node
+        return "extra", f"{source.target} is not worth running twice"
+    return "extra", "fewer bytes than what it is made of"
 
 
 def partition(graph):
     """Fill in the split of `graph.joint`."""
-    joint, nodes = graph.joint, list(graph.joint.graph.nodes)
+    nodes = list(graph.joint.graph.nodes)
     outputs = list(nodes[-1].args[0])
     results, grads = outputs[: graph.result_count], outputs[graph.result_count :]
     places = [n for n in nodes if n.op == "placeholder"]
-    primals = [n for n in places if not n.meta["backward"]]
-    tangents = [n for n in places if n.meta["backward"]]
-    forward = {n for n in nodes if n.op != "output" and not n.meta["backward"]}
-    crossing = needed_for(grads, forward)
-    saved = sorted(
-        {i for n in crossing for i in n.all_input_nodes if i in forward} | {g for g in grads if g in forward},
-        key={n: i for i, n in enumerate(nodes)}.__getitem__,
-    )
-    saved = [n for n in saved if n.op != "get_attr"]
+    primals, tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
+    forward = [n for n in nodes if n.op != "output" and not n.meta["backward"]]
+    inside = set(forward)
+    must_run = [n for n in effects(graph.joint, backward=True)]
+    backward = needed_for([*grads, *must_run], inside)
+    crossing = {i for n in backward for i in n.all_input_nodes if i in inside} | {g for g in grads if g in inside}
     mutated = {primals[m.index] for m in graph.mutations}
-    finish(graph, primals, tangents, results, grads, saved, mutated)
-
-
-def finish(graph, primals, tangents, results, grads, saved, mutated):
-    joint, extra = graph.joint, []
-    graph.saved = []
+    saved = Cut(forward, crossing, results, mutated).saved()
+    reached = needed_for([*grads, *must_run], saved | {n for n in forward if n.op == "placeholder"})
+    read = {i for n in reached for i in n.all_input_nodes} | set(grads)
+    saved = [n for n in forward if n in read and (n in saved or n.op == "placeholder")]
     saved = [n for n in saved if is_tensor(n)] + [n for n in saved if not is_tensor(n)]
+    build(graph, saved, primals, tangents, results, grads, mutated)
+
+
+def build(graph, saved, primals, tangents, results, grads, mutated):
+    """Make `forward` and `backward` around what is saved."""
+    joint, extra = graph.joint, []
+    position = {"input": primals.index, "result": results.index, "extra": extra.index}
     for node in saved:
-        value = node.meta["val"]
-        if node in primals and node not in mutated:
-            source, why = ("input", primals.index(node)), "is an input anyway"
-        elif node in results:
-            source, why = ("result", results.index(node)), "is an output anyway"
-        else:
-            source, why = ("extra", len(extra)), "the backward reads it"
+        source, why = describe(node, primals, results, mutated)
+        if source == "extra":
             extra.append(node)
+        value = node.meta["val"]
         shape, dtype = (tuple(value.shape), value.dtype) if is_tensor(node) else ((), type(value).__name__)
-        graph.saved.append(SavedTensor(node.name, shape, dtype, size_in_bytes(value), why, source))
-    forward_outputs = [*results, *extra]
-    keep = needed_for(forward_outputs, set(primals)) | effects(joint, backward=False)
-    graph.forward = extract(joint, primals, keep, forward_outputs, "forward")
-    for node in graph.forward.graph.output_node().args[0][len(results) :]:
-        if node.op == "placeholder":  # written after the forward: keep the old value
-            with graph.forward.graph.inserting_before(graph.forward.graph.output_node()):
-                copy = graph.forward.graph.call_function(torch.ops.aten.clone.default, (node,))
-                copy.meta = dict(node.meta)
-            graph.forward.graph.output_node().args = (
-                [*graph.forward.graph.output_node().args[0][: len(results)]]
-                + [copy if n is node else n for n in graph.forward.graph.output_node().args[0][len(results) :]],
-            )
-    graph.forward.recompile()
+        entry = SavedTensor(node.name, shape, dtype, size_in_bytes(node), why, (source, position[source](node)))
+        graph.saved.append(entry)
+    compute = needed_for([*results, *extra, *effects(joint, backward=False)], set())
+    graph.forward = extract(joint, primals, compute, [*results, *extra], "forward")
+    keep_old_values(graph.forward, len(results))
     inputs = [*saved, *tangents]
-    keep = needed_for(grads, set(inputs)) | effects(joint, backward=True)
-    graph.recomputed = [
-        n.name for n in joint.graph.nodes if n in keep and not n.meta["backward"] and n.op == "call_function"
-    ]
-    graph.backward = extract(joint, inputs, keep, grads, "backward")
-    graph.grad_dependence = [tangents_behind(g, tangents) for g in grads]
-
-
-def is_tensor(node):
-    return isinstance(node.meta["val"], torch.Tensor)
-
-
-def effects(joint, backward):
-    return {
-        n for n in joint.graph.nodes if n.op == "call_function" and n.is_impure() and n.meta["backward"] == backward
-    }
-
-
-def tangents_behind(grad, tangents):
-    reached = needed_for([grad], set())
-    return {i for i, t in enumerate(tangents) if t in reached}
+    compute = needed_for([*grads, *effects(joint, backward=True)], set(inputs))
+    again = [n for n in joint.graph.nodes if n in compute and not n.meta["backward"] and n.op == "call_function"]
+    graph.recomputed = [n.name for n in again]
+    graph.backward = extract(joint, inputs, compute, grads, "backward")
+    graph.grad_dependence = [{i for i, t in enumerate(tangents) if t in needed_for([g], set())} for g in grads]

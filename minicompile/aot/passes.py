@@ -1,11 +1,152 @@
-"""Make the traced graph smaller: dead code, common subexpressions, operators that do nothing.
+"""Make the traced graph smaller: operators that do nothing, common subexpressions, casts there and back, dead code.
 
-Goes in: a functional joint or forward graph.  Comes out: the same graph, changed in place, with equal results.
+Goes in: a functional graph.  Comes out: the same graph, changed in place, with equal results.  The graph has no mutation,
+so equal expressions may share a tensor, except where the user would see two tensors become one: `escaping` nodes.
 Mirrors `torch/_functorch/compile_utils.py` and the joint passes of `torch/_inductor/fx_passes`.  Taught in chapter 08.
 """
+
+import operator
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+COPIES = {aten.clone.default, aten._to_copy.default}
+LOSSLESS = {  # casting to any of these and back gives the same bits
+    torch.bfloat16: {torch.float32, torch.float64},
+    torch.float16: {torch.float32, torch.float64},
+    torch.float32: {torch.float64},
+    torch.int32: {torch.int64, torch.float64},
+}
+
+
+def is_view(node):
+    """Does the node return memory of its first argument?  (`getitem` of a split is one too.)"""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return is_view(node.args[0])
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.arguments or not schema.returns or not node.all_input_nodes:
+        return False
+    alias = schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write and any(r.alias_info is not None for r in schema.returns)
+
+
+def base_of(node):
+    """The node whose memory this is."""
+    while is_view(node):
+        node = node.args[0]
+    return node
+
+
+def is_random(node):
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def has_effect(node):
+    """Must the node run although nobody reads it?  Assertions do, and random draws: they advance the generator."""
+    return node.is_impure() or is_random(node)
+
+
+def escaping(gm, result_count):
+    """Base nodes of what the user receives or what is copied into the user's tensors: no two may become one."""
+    results = gm.graph.output_node().args[0][:result_count]
+    return {base_of(n) for n in results if isinstance(n, fx.Node)}
+
+
+def tensor_layout(value):
+    return (value.shape, value.stride(), value.dtype, value.device, value.is_conj(), value.is_neg())
+
+
+def same_tensor(node, source):
+    a, b = node.meta.get("val"), source.meta.get("val")
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.layout != torch.strided:
+        return False
+    return tensor_layout(a) == tensor_layout(b) and a.storage_offset() == b.storage_offset()
+
+
+# --- the passes -------------------------------------------------------------------------------------
+def remove_views_that_change_nothing(gm, escape):
+    """A view with unchanged shape, strides, offset and type is its base."""
+    for node in list(gm.graph.nodes):
+        if is_view(node) and node.target is not operator.getitem and same_tensor(node, node.args[0]):
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+
+
+def remove_copies(gm, escape):
+    """A copy with the same layout and type as its source, if nobody can tell the two apart.
+
+    The user's own copy of an input stays: it protects what backward needs from later writes to that input.
+    """
+    for node in list(gm.graph.nodes):
+        if node.target not in COPIES or not same_tensor(node, node.args[0]):
+            continue
+        base = base_of(node.args[0])
+        if base.op == "placeholder" and not node.meta.get("stands_for_input"):
+            continue
+        if node in escape:
+            if base in escape or base.op in ("placeholder", "get_attr"):
+                continue
+            escape.add(base)
+        node.replace_all_uses_with(node.args[0])
+        gm.graph.erase_node(node)
+
+
+def remove_casts_there_and_back(gm, escape):
+    """`bfloat16 -> float32 -> bfloat16` is the value itself."""
+    for node in list(gm.graph.nodes):
+        if node.target is not aten._to_copy.default or node.args[0].target is not aten._to_copy.default:
+            continue
+        middle, source = node.args[0], node.args[0].args[0]
+        dtypes = [n.meta["val"].dtype for n in (source, middle, node)]
+        lossless = dtypes[1] in LOSSLESS.get(dtypes[0], ()) and dtypes[0] == dtypes[2]
+        plain = set(node.kwargs) <= {"dtype"} and set(middle.kwargs) <= {"dtype"}
+        if (
+            lossless
+            and plain
+            and node not in escape
+            and tensor_layout(node.meta["val"]) == tensor_layout(source.meta["val"])
+        ):
+            node.replace_all_uses_with(source)
+            gm.graph.erase_node(node)
+
+
+def key_of(value):
+    """A hashable form of an argument in which 1, 1.0 and True, 0.0 and -0.0 differ."""
+    if isinstance(value, tuple | list):
+        return tuple(key_of(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, key_of(v)) for k, v in sorted(value.items()))
+    return value if isinstance(value, fx.Node) else (type(value), repr(value))
+
+
+def share_common_subexpressions(gm, escape):
+    """Equal operators on equal arguments are computed once.  Never random ones, nor two results of the user's."""
+    seen = {}
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function" or has_effect(node) or base_of(node) in escape:
+            continue
+        key = (node.target, key_of(node.args), key_of(node.kwargs))
+        first = seen.setdefault(key, node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            gm.graph.erase_node(node)
+
+
+PASSES = (
+    remove_views_that_change_nothing,
+    remove_copies,
+    remove_casts_there_and_back,
+    share_common_subexpressions,
+)
 
 
 def optimize(gm, result_count):
     """Run every pass.  The first `result_count` outputs go to the user: they must stay separate tensors."""
-    gm.graph.eliminate_dead_code()
+    gm.graph.eliminate_dead_code(has_effect)
+    for run in PASSES:
+        run(gm, escaping(gm, result_count))
+    gm.graph.eliminate_dead_code(has_effect)
     gm.recompile()

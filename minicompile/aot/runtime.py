@@ -51,6 +51,12 @@ class WrapperSource:
     def add(self, line, indent=1):
         self.lines.append("    " * indent + line)
 
+    def add_in_mode(self, line, mode, wanted):
+        """The line, in the grad mode that it needs if that is not the mode around it."""
+        if mode != wanted:
+            self.add(f"with torch.{'enable_grad' if wanted else 'no_grad'}():")
+        self.add(line, 1 + (mode != wanted))
+
     def build(self, header, filename):
         source = "\n".join([header, *self.lines]) + "\n"
         exec(compile(source, filename, "exec"), self.scope)
@@ -68,24 +74,27 @@ def output_expression(writer, spec, offset):
     return f"replay_views({base}, {writer.name('views', spec.views)})"
 
 
+def write_mutation(writer, graph, position, mutation):
+    target, new = f"inputs[{mutation.index}]", f"results[{position}]"
+    if mutation.how == "data":
+        writer.add(f"{target}.data.copy_({new})")
+    elif mutation.how == "copy_":
+        writer.add_in_mode(f"{target}.copy_({new})", graph.grad_enabled, True)
+    else:
+        matters = graph.grad_enabled and graph.input_needs_grad[mutation.index]
+        writer.add_in_mode(f"{target}.copy_({new})", matters, False)
+
+
 def write_epilogue(writer, graph):
     """The lines that follow the compiled graph: write the inputs, rebuild the outputs."""
     for position, mutation in enumerate(graph.mutations):
-        target, new = f"inputs[{mutation.index}]", f"results[{position}]"
-        if mutation.how == "data":
-            target += ".data"
-        if mutation.how == "no_grad" and graph.input_needs_grad[mutation.index]:
-            writer.add("with torch.no_grad():")
-            writer.add(f"{target}.copy_({new})", 2)
-        else:
-            writer.add(f"{target}.copy_({new})")
+        write_mutation(writer, graph, position, mutation)
     names = []
     for spec in graph.outputs:
         expression = output_expression(writer, spec, len(graph.mutations))
-        if spec.detached:
+        if spec.views is not None and spec.needs_grad is not None and spec.needs_grad != graph.grad_enabled:
             name = f"output_{len(names)}"
-            writer.add("with torch.no_grad():")
-            writer.add(f"{name} = {expression}", 2)
+            writer.add_in_mode(f"{name} = {expression}", graph.grad_enabled, spec.needs_grad)
             expression = name
         names.append(expression)
     writer.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
@@ -94,27 +103,29 @@ def write_epilogue(writer, graph):
 def is_plain(graph):
     """Nothing to do after the compiled graph: its results are the outputs, in order."""
     specs = [(s.kind, s.index, s.views) for s in graph.outputs]
-    return (
-        not graph.mutations and not graph.constants and specs == [("graph", i, None) for i in range(graph.result_count)]
-    )
+    in_order = [("graph", i, None) for i in range(graph.result_count)]
+    return not graph.mutations and not graph.constants and specs == in_order
 
 
 def build(graph, gm, run_graph):
-    """The callable.  `run_graph(list of inputs) -> results` is the compiled forward or the autograd function around it."""
+    """The callable.  `run_graph(list of inputs) -> results`: the compiled forward or the autograd function around it."""
     writer = WrapperSource()
     writer.scope.update(run_graph=run_graph, run_eager=eager(gm))
-    if is_plain(graph):
+    trains = graph.backward is not None
+    # Grad mode must be on for the autograd function, and off where a graph without backward gets inputs that need grad.
+    mode = trains if trains != graph.grad_enabled and any(graph.input_needs_grad) else graph.grad_enabled
+    if is_plain(graph) and mode == graph.grad_enabled:
         writer.add("return tuple(run_graph([*inputs]))")
         return writer.build("def compiled_graph(*inputs):", "<minicompile aot wrapper>")
     tensors = [i for i, is_tensor in enumerate(graph.input_is_tensor) if is_tensor]
     if graph.mutations and len(tensors) > 1:
-        writer.scope["overlap"] = OverlapCheck(tensors, [m.index for m in graph.mutations])
+        writer.scope["overlap"] = OverlapCheck(graph, tensors)
         writer.add("if overlap(inputs):")
         writer.add("return run_eager(*inputs)", 2)
     if graph.constants:
         writer.scope["constants"] = tuple(graph.constants.values())
         writer.add("inputs = (*inputs, *constants)")
-    writer.add("results = run_graph([*inputs])")
+    writer.add_in_mode("results = run_graph([*inputs])", graph.grad_enabled, mode)
     write_epilogue(writer, graph)
     return writer.build("def compiled_graph(*inputs):", "<minicompile aot wrapper>")
 
@@ -122,24 +133,41 @@ def build(graph, gm, run_graph):
 class OverlapCheck:
     """Does an input that the graph writes share memory with another input?  Then only eager order of events is right."""
 
-    def __init__(self, tensors, written):
-        self.tensors, self.written, self.safe = tensors, written, None
+    def __init__(self, graph, tensors):
+        self.tensors, self.written = tensors, {m.index for m in graph.mutations}
+        places = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
+        self.static = all(isinstance(s, int) for i in tensors for s in places[i].shape)
+        self.constants, self.safe = tuple(graph.constants.values()), None
 
     def __call__(self, inputs):
-        tensors = [inputs[i] for i in self.tensors if i < len(inputs)]
-        starts = [t.data_ptr() for t in tensors]
+        inputs = (*inputs, *self.constants)
+        starts = [inputs[i].data_ptr() for i in self.tensors]
         if starts == self.safe:
             return False
-        written = set(self.written)
-        storages = {}
-        for index, tensor in zip(self.tensors, tensors, strict=False):
-            key = tensor.untyped_storage()._cdata
-            if key in storages and (index in written or storages[key] in written):
+        spans = sorted((start, start + extent(inputs[i]), i) for start, i in zip(starts, self.tensors, strict=True))
+        end, owner = 0, None
+        for start, stop, index in spans:
+            if start < end and (index in self.written or owner in self.written or self.crowded(spans)):
                 record.counters["alias_fallbacks"] += 1
                 return True
-            storages[key] = index
-        self.safe = starts
+            if stop > end:
+                end, owner = stop, index
+        if self.static:
+            self.safe = starts
         return False
+
+    def crowded(self, spans):
+        """Memory is shared among inputs that are only read; look at the written ones one by one."""
+        written = [span for span in spans if span[2] in self.written]
+        return any(a[2] != b[2] and a[0] < b[1] and b[0] < a[1] for a in written for b in spans)
+
+
+def extent(tensor):
+    """Bytes from the first element to the end of the last."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
 # --- autograd ---------------------------------------------------------------------------------------
