@@ -18,3 +18,17 @@ if not any(_hook.with_name(_hook.name + suffix).exists() for suffix in importlib
         f"minicompile's frame hook is not built for this Python ({sys.executable}): "
         "run `make setup`, or `pip install -e .` with it, in the source folder"
     )
+
+from . import config as config  # noqa: E402
+from . import errors as errors  # noqa: E402
+from . import record as record  # noqa: E402
+from .backends import list_backends as list_backends  # noqa: E402
+from .backends import lookup_backend as lookup_backend  # noqa: E402
+from .compiler import OptimizedModule as OptimizedModule  # noqa: E402
+from .compiler import compile as compile  # noqa: E402
+from .compiler import reset as reset  # noqa: E402
+from .dynamo.capture import capture as capture  # noqa: E402
+from .dynamo.decorators import disable as disable  # noqa: E402
+from .dynamo.decorators import graph_break as graph_break  # noqa: E402
+from .explain import explain as explain  # noqa: E402
+from .record import stats as stats  # noqa: E402

@@ -9,7 +9,7 @@ import functools
 
 import torch
 
-from . import backends
+from . import backends, record
 from .dynamo import eval_frame
 
 
@@ -106,3 +106,9 @@ class OptimizedModule(torch.nn.Module):
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
 
 
+
+
+def reset():
+    """Forget every compiled frame, every record and every count.  The cache on disk stays."""
+    eval_frame.reset()
+    record.reset()

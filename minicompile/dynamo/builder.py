@@ -12,7 +12,9 @@ A family of values registers its own wrapper beside its tracker class:
 """
 
 import importlib
+import pkgutil
 
+from . import variables
 from .variables.base import unsupported
 
 WRAPPERS = {}  # exact type -> wrapper
@@ -42,29 +44,10 @@ def wraps_if(predicate, order=50):
     return register
 
 
-VARIABLE_FILES = (
-    "constant",
-    "tensor",
-    "torch_functions",
-    "functions",
-    "generators",
-    "containers",
-    "dicts",
-    "iterators",
-    "builtins",
-    "functional",
-    "classes",
-    "objects",
-    "builtin_subclasses",
-    "modules",
-    "exceptions",
-)
-
-
 def load_all():
-    """Import every family once, so that each has registered its wrappers."""
-    for name in VARIABLE_FILES:
-        importlib.import_module(f"{__package__}.variables.{name}")
+    """Import every file of `variables/` once, so that each family has registered its wrappers."""
+    for module in pkgutil.iter_modules(variables.__path__):
+        importlib.import_module(f"{variables.__name__}.{module.name}")
 
 
 def wrap(output, value, source):

@@ -6,13 +6,14 @@ Mirrors `torch/_dynamo/output_graph.py`.  Taught in chapter 03.
 """
 
 import dataclasses
+import functools
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .. import config, errors, record
-from . import builder
+from . import _eval_frame, builder
 from .guards import GuardSet
 from .side_effects import SideEffects
 from .source import Source
@@ -114,7 +115,8 @@ class OutputGraph:
         record.log("graph_code", "%s", gm.print_readable(print_output=False))
         self.graph_module = gm
         fakes = [graph_input.fake for graph_input in self.inputs]
-        return self.call_backend(gm, fakes), self.inputs
+        compiled = functools.partial(_eval_frame.call, None, self.call_backend(gm, fakes))  # with the hook off
+        return compiled, self.inputs
 
     def call_backend(self, gm, example_inputs):
         """The backend's callable; under a backend error the captured graph itself, run by eager (strict: raise)."""

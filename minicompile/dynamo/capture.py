@@ -1,0 +1,58 @@
+"""capture(fn, *args): dynamo by itself, for notebooks and tests.
+
+Goes in: a function and example arguments.  Comes out: what capture made of the frame and of each resume function, with
+graphs, guards, breaks and new bytecode.  Mirrors `torch._dynamo.explain`.  Taught in chapters 03 to 05.
+"""
+
+import dataclasses
+
+from .. import record
+from .eval_frame import CompileOptions, run_compiled
+
+
+@dataclasses.dataclass
+class CapturedFunction:
+    """`frames`: one Capture for each frame, the function's own first, then its resume functions in the order they ran."""
+
+    result: object
+    frames: list
+    breaks: list
+
+    @property
+    def graphs(self):
+        """The FX GraphModules, one for each frame that had operations."""
+        return [frame.graph_module for frame in self.frames if frame.graph_module is not None]
+
+    @property
+    def guards(self):
+        """The GuardSets, one for each frame."""
+        return [frame.guards for frame in self.frames]
+
+    @property
+    def bytecode(self):
+        """{qualified name: listing of the new bytecode}."""
+        return {frame.code.co_qualname: frame.bytecode for frame in self.frames}
+
+    def __repr__(self):
+        parts = [f"{len(self.graphs)} graphs, {len(self.breaks)} graph breaks"]
+        parts += [f"break {k}: {error}" for k, error in enumerate(self.breaks, 1)]
+        return "\n\n".join([*parts, *map(repr, self.frames)])
+
+
+def capture(fn, *args, **kwargs):
+    """Run `fn(*args, **kwargs)` captured, with graphs run by eager.  Nothing of it stays in the cache of `fn`.
+
+    Raises what `fn` raises.
+    """
+
+    def run_by_eager(gm, example_inputs):
+        return gm.forward
+
+    options = CompileOptions(run_by_eager, "eager")
+    first = record.compilations[-1] if record.compilations else None
+    result = run_compiled(options, fn, args, kwargs)
+    entries = list(record.compilations)
+    if first is not None and first in entries:
+        entries = entries[entries.index(first) + 1 :]
+    frames = [artifact for entry in entries for artifact in entry.artifacts("capture") if artifact is not None]
+    return CapturedFunction(result, frames, [error for entry in entries for error in entry.breaks])

@@ -1,0 +1,1 @@
+"""The trackers, a file per family of Python values."""

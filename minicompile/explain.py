@@ -1,0 +1,84 @@
+"""explain(fn)(*args): the whole story of one call, read from the record.
+
+Goes in: a function or module and arguments.  Comes out: an Explanation: graphs, breaks with the user's line and a hint,
+guards in words, recompiles with old and new values, kernels, and what each stage cost.
+Mirrors `torch._dynamo.explain`.  Taught in chapters 05 and 15.
+"""
+
+import dataclasses
+import html
+
+from . import record
+from .compiler import compile
+
+
+@dataclasses.dataclass
+class Explanation:
+    """What happened in one call.  `compilations`: the record's entries, in order; `stats`: the counts of this call."""
+
+    result: object
+    compilations: list
+    stats: dict
+
+    @property
+    def breaks(self):
+        return [error for entry in self.compilations for error in entry.breaks]
+
+    @property
+    def graphs(self):
+        return [a.graph_module for entry in self.compilations for a in entry.artifacts("capture") if a and a.graph_module]
+
+    @property
+    def guards(self):
+        return [a.guards for entry in self.compilations for a in entry.artifacts("capture") if a]
+
+    @property
+    def recompiles(self):
+        return [f"{entry.name}: {entry.recompile_reason}" for entry in self.compilations if entry.recompile_reason]
+
+    def seconds_by_stage(self):
+        """{stage: seconds}, without what a stage spent in the stages below it."""
+        totals = dict.fromkeys(record.STAGES, 0.0)
+        for entry in self.compilations:
+            for snapshot in entry.snapshots:
+                inside = [
+                    other.seconds
+                    for other in entry.snapshots
+                    if other is not snapshot and snapshot.start <= other.start < snapshot.start + snapshot.seconds
+                ]
+                direct = snapshot.seconds - (sum(inside) if snapshot.stage == "capture" else 0.0)
+                totals[snapshot.stage] += max(direct, 0.0)
+        return totals
+
+    def __repr__(self):
+        counts = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in self.stats.items() if isinstance(value, int))
+        lines = [counts]
+        for number, error in enumerate(self.breaks, 1):
+            lines += [f"break {number}: {line}" if k == 0 else line for k, line in enumerate(str(error).splitlines())]
+        lines += [f"recompile: {reason}" for reason in self.recompiles]
+        lines.append("seconds: " + ", ".join(f"{name} {value:.3f}" for name, value in self.seconds_by_stage().items()))
+        for entry in self.compilations:
+            for capture in entry.artifacts("capture"):
+                if capture:
+                    lines += ["", repr(capture)]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def explain(fn, **options):
+    """`explain(fn)(*args)` compiles and runs `fn` once and returns an Explanation.  options: those of `compile`."""
+
+    def explained(*args, **kwargs):
+        last = record.compilations[-1] if record.compilations else None
+        before = record.stats()
+        result = compile(fn, **options)(*args, **kwargs)
+        entries = list(record.compilations)
+        if last is not None and last in entries:
+            entries = entries[entries.index(last) + 1 :]
+        after = record.stats()
+        counts = {name: after[name] - before[name] for name in after if isinstance(after[name], int)}
+        return Explanation(result, entries, counts)
+
+    return explained
