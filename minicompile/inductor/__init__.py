@@ -1,12 +1,98 @@
-"""inductor: an ATen graph becomes loop IR, fused kernels and a wrapper that calls them.  Mirrors `torch/_inductor/`."""
+"""inductor: an ATen graph becomes loop IR, fused kernels and a wrapper that calls them.
 
-from .graph import GraphLowering, IRGraph
+Each stage is a function of its own: `lower` (graph -> IR), `schedule` (IR -> fused groups), `codegen` (groups -> source), `load` (source
+-> callable); `compile` is the four in a row.  Mirrors `torch/_inductor/compile_fx.py`.  Taught in chapters 09 to 11.
+"""
+
+import warnings
+
+from .. import config, record
+from ..errors import CompilerNotFound
+from . import interpreter, memory, scheduler, verify
+from .codegen import cpp, cpp_build, cpp_prelude, wrapper
+from .graph import GraphLowering, IRGraph, TensorValue
 from .lowering import LOWERINGS
+from .scheduler import Schedule
 
 
 def lower(gm, example_inputs=()):
     """ATen graph -> IRGraph."""
-    return GraphLowering(gm, example_inputs, LOWERINGS).run()
+    with record.stage("lower") as snapshot:
+        graph = snapshot.artifact = GraphLowering(gm, example_inputs, LOWERINGS).run()
+        if config.verify_ir:
+            verify.verify_graph(graph)
+    return graph
 
 
-__all__ = ["IRGraph", "lower"]
+def schedule(graph):
+    """IRGraph -> Schedule: fused groups, each decision with its reason."""
+    with record.stage("schedule") as snapshot:
+        result = snapshot.artifact = scheduler.schedule(graph, config.fusion)
+        if config.verify_ir:
+            verify.verify_graph(result.graph)
+            verify.verify_schedule(result)
+    record.log("fusion", "%s", result.why())
+    return result
+
+
+def codegen(groups, target="cpp"):
+    """Schedule -> Source: the kernels and the wrapper.  target: "cpp" or "triton"."""
+    with record.stage("codegen") as snapshot:
+        if target == "triton":
+            from .codegen import triton  # needs the triton package
+
+            source = triton.generate(groups)
+        else:
+            source = cpp.generate(groups)
+        snapshot.artifact = source
+    record.log("output_code", "%s", source)
+    return source
+
+
+def load(source):
+    """Source -> callable(list of tensors) -> list of tensors."""
+    with record.stage("load") as snapshot:
+        if source.target == "triton":
+            from .codegen import triton
+
+            runs = triton.load(source)
+        else:
+            runs = cpp_build.load(source.prelude + source.kernels, source.counts)
+        snapshot.artifact = call = wrapper.load(source, runs)
+    return call
+
+
+def compile(gm, example_inputs=()):
+    """A compiler for `aot.compile`: (ATen graph, example inputs) -> callable(list or *tensors) -> list of tensors."""
+    graph = lower(gm, example_inputs)
+    target = config.cuda_backend if graph.device.type == "cuda" else config.cpu_backend
+    if target != "interpreter" and graph.device.type in ("cpu", "cuda"):
+        try:
+            groups = schedule(graph)
+            call = load(codegen(groups, target))
+            record.counters["kernels"] += sum(g.kind not in ("extern", "output") for g in groups.groups)
+            count_calls(graph)
+            return call
+        except CompilerNotFound as error:
+            _warn_no_compiler(str(error))
+    count_calls(graph)
+    return interpreter.Interpreter(graph)
+
+
+def count_calls(graph):
+    for buffer in graph.buffers:
+        kind = getattr(buffer.data, "kind", None)
+        if kind in ("extern", "fallback"):
+            record.counters["extern_calls" if kind == "extern" else "fallbacks"] += 1
+
+
+_warned = set()
+
+
+def _warn_no_compiler(message):
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(f"minicompile: {message}; graphs run in the (slow) ATen interpreter meanwhile", stacklevel=2)
+
+
+__all__ = ["IRGraph", "Schedule", "TensorValue", "codegen", "compile", "load", "lower", "schedule"]

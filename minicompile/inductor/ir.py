@@ -58,7 +58,7 @@ class Layout:
     def address(self, position):
         result = index(self.offset)
         for i, step in zip(position, self.stride, strict=True):
-            result = result + i * step
+            result = result + index(i) * step
         return result
 
     def numel(self):

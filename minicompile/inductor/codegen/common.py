@@ -1,0 +1,196 @@
+"""What the code generators share: emitting expressions once, in the outermost scope where their value is known.
+
+Goes in: expressions of a group's nodes.  Comes out: statements in nested `Scope`s.  A generator says how a load, a constant, an
+index and an operation are written; `ExprWriter` does common subexpressions, hoisting, masks and the values that nodes of one
+kernel hand to each other.  Mirrors `torch/_inductor/codegen/common.py` (`CSE`, `Kernel`).  Taught in chapter 11.
+"""
+
+import dataclasses
+
+from .. import ir
+from ..indexing import FloorDiv, Indirect, Var
+from ..ir import Constant, IndexExpr, Load, Masked, Op
+from ..ops import OPS
+
+
+class Scope:
+    """The statements of one loop body, and the values that they have computed."""
+
+    def __init__(self):
+        self.lines, self.values, self.stores = [], {}, []
+
+
+@dataclasses.dataclass
+class Forward:
+    """The value of a buffer of this kernel, known without loading it: its text, and the variable or depth of its scope."""
+
+    text: str
+    where: object
+
+
+class ExprWriter:
+    """Writes expressions into a stack of scopes.  Depth k is `self.scopes[k]`; depth 0 is the function body."""
+
+    def __init__(self, addresses):
+        self.addresses, self.scopes, self.depth_of_var = addresses, [Scope()], {}
+        self.forwards, self.count, self._facts = {}, 0, {}
+
+    # --- what a generator defines ---
+
+    def constant(self, expr):
+        raise NotImplementedError
+
+    def load(self, expr, address, mask):
+        raise NotImplementedError
+
+    def operation(self, expr, args, mask):
+        raise NotImplementedError
+
+    def assign(self, name, dtype, text):
+        raise NotImplementedError
+
+    def local_load(self, expr):
+        """A load of a buffer of this kernel that is not forwarded: another way to its value, or None to load it."""
+
+    # --- scopes ---
+
+    def push(self, *variables):
+        self.scopes.append(Scope())
+        for var in variables:
+            self.depth_of_var[var] = len(self.scopes) - 1
+
+    def pop(self):
+        """Close the innermost scope; its statements, stores last."""
+        scope = self.scopes.pop()
+        return [*scope.lines, *scope.stores]
+
+    def line(self, text):
+        self.scopes[-1].lines.append(text)
+
+    # --- values ---
+
+    def value(self, expr, mask=None):
+        """The text of an expression's value; `mask` is the condition (an Expr) under which it is needed."""
+        if isinstance(expr, Constant):
+            return self.constant(expr)
+        if isinstance(expr, Load) and expr.buffer in self.forwards:
+            return self.forwards[expr.buffer].text
+        mask_key = mask if mask is not None and self.facts(expr)[2] else None
+        key = (expr, mask_key)
+        found = self.lookup(key)
+        if found is not None:
+            return found
+        if isinstance(expr, Load):
+            other = self.local_load(expr)
+            text = other if other is not None else self.load(expr, self.addresses.of(expr), mask_key)
+        elif isinstance(expr, IndexExpr):
+            text = self.index_value(expr, mask)
+        elif isinstance(expr, Masked):
+            condition, body, other = expr.args
+            inside = condition if mask is None else ir.op("logical_and", mask, condition)
+            text = self.select(
+                self.value(condition, mask), self.value(body, inside), self.value(other, mask), expr.dtype
+            )
+        else:
+            text = self.operation(expr, [self.value(a, mask) for a in expr.args], mask_key)
+        return self.define(key, expr.dtype, text, self.depth(expr, mask_key))
+
+    def facts(self, expr):
+        """(loop variables, buffers of this kernel, whether it must be masked) of an expression, remembered."""
+        if expr not in self._facts:
+            for node in ir.walk(expr):
+                if node not in self._facts:
+                    self._facts[node] = self._own_facts(node)
+        return self._facts[expr]
+
+    def _own_facts(self, node):
+        if isinstance(node, Load) and node.buffer in self.forwards:
+            return frozenset(), frozenset((node.buffer,)), False
+        used, local, masked = (
+            set(),
+            set(),
+            isinstance(node, Load) or isinstance(node, Op) and "{err}" in OPS[node.name].cpp,
+        )
+        parts = list(node.args)
+        for value in (self.addresses.of(node),) if isinstance(node, Load) else ir.indices(node):
+            used |= value.vars()
+            parts += [a.expr for a in value.atoms() if isinstance(a, Indirect)]
+        for part in parts:
+            more, buffers, fails = self.facts(part)
+            used, local, masked = used | more, local | buffers, masked or fails
+        return frozenset(used), frozenset(local), masked
+
+    def lookup(self, key):
+        for scope in self.scopes:
+            if key in scope.values:
+                return scope.values[key]
+        return None
+
+    def define(self, key, dtype, text, depth):
+        self.count += 1
+        name = f"t{self.count}"
+        scope = self.scopes[depth]
+        scope.lines.append(self.assign(name, dtype, text))
+        scope.values[key] = name
+        return name
+
+    def depth(self, expr, mask=None):
+        """The outermost scope in which an expression can be computed."""
+        deepest = 0
+        for root in (expr, mask) if mask is not None else (expr,):
+            used, local, _ = self.facts(root)
+            places = [*used, *(self.forwards[name].where for name in local)]
+            deepest = max([deepest, *(p if isinstance(p, int) else self.depth_of_var[p] for p in places)])
+        return deepest
+
+    # --- addresses ---
+
+    def index(self, value, mask=None):
+        """The text of an index."""
+        parts = []
+        for atom, c in value.terms:
+            text = self.atom(atom, mask)
+            parts.append(text if isinstance(c, int) and c == 1 else f"{self.size(c)}*{text}")
+        if not parts or not (isinstance(value.constant, int) and value.constant == 0):
+            parts.append(self.size(value.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def size(self, value):
+        return str(value) if isinstance(value, int) else f"({value})"
+
+    def atom(self, atom, mask):
+        if isinstance(atom, Var):
+            return self.variable(atom)
+        if isinstance(atom, Indirect):
+            key = (atom, mask)
+            found = self.lookup(key)
+            if found is None:
+                text = self.indirect(atom, self.value(atom.expr, mask), mask)
+                found = self.define(key, ir.torch.int64, text, self.depth(atom.expr, mask))
+            return found
+        return self.division(atom, self.index(atom.index, mask), isinstance(atom, FloorDiv))
+
+    def division(self, atom, text, floor):
+        raise NotImplementedError
+
+    def indirect(self, atom, text, mask):
+        raise NotImplementedError
+
+    def select(self, condition, body, other, dtype):
+        raise NotImplementedError
+
+    def index_value(self, expr, mask):
+        raise NotImplementedError
+
+    def variable(self, var):
+        return str(var)
+
+
+def needs_error(expr):
+    """Can this expression make the kernel fail at run time (index out of range, integer division by zero)?"""
+    for node in ir.walk(expr):
+        if isinstance(node, Op) and "{err}" in OPS[node.name].cpp:
+            return True
+        if any(isinstance(a, Indirect) and (a.check or a.wrap) for value in ir.indices(node) for a in value.atoms()):
+            return True
+    return False

@@ -1,0 +1,558 @@
+"""C++/OpenMP kernels: one function a group of loops.
+
+Goes in: a `Group`.  Comes out: a `Kernel` (the text of a C++ function, the buffers it takes).  `#pragma omp parallel for` outside,
+`#pragma omp simd` inside; values that nodes hand to each other stay in registers; rows that a later pass needs again stay in
+a small scratch array.  Mirrors `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+
+    pointwise   for outer (parallel): for x (simd): all nodes
+    rows        for outer (parallel): for each pass: for r (simd): reduce        the reduced loop is contiguous
+    columns     for outer, tile (parallel): for each pass: for r: for x (simd)   the last outer loop is contiguous
+"""
+
+import dataclasses
+
+import torch
+
+from ... import config
+from .. import ir, memory
+from ..dependencies import Addresses, merge_loops
+from ..ops import OPS, REDUCTIONS
+from ..scheduler import levels
+from . import wrapper
+from .common import Forward, needs_error
+from .cpp_expr import COMPUTE, CppWriter, indent, literal
+from .cpp_prelude import PRELUDE
+
+BLOCK = 4096  # elements summed in float32 before they are added to a float64 total
+TILE = 32  # side of a tile of a transpose
+COLUMNS = 256  # columns that one pass over the rows reduces at once
+CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
+SERIAL = 1 << 16  # vector work below which starting threads costs more than it gains
+SCRATCH = 1 << 16  # bytes of a scratch row
+
+
+@dataclasses.dataclass
+class Kernel:
+    """A C++ function: `text` has `@NAME@` in place of its name.  params: buffer names in the order of the arguments."""
+
+    text: str
+    params: list
+    types: list  # C++ types of the parameters
+    summary: str
+
+
+@dataclasses.dataclass
+class Loop:
+    """for (var = low; var < high; var += step)"""
+
+    var: object
+    low: str
+    high: str
+    step: int = 1
+
+    def __str__(self):
+        step = f"++{self.var}" if self.step == 1 else f"{self.var} += {self.step}"
+        return f"for (int64_t {self.var} = {self.low}; {self.var} < {self.high}; {step})"
+
+
+def hint(value):
+    return value if isinstance(value, int) else 1 << 12
+
+
+class LoopKernel(CppWriter):
+    def __init__(self, group, schedule, storage):
+        self.layouts = schedule.graph.layouts()
+        super().__init__(Addresses(self.layouts))
+        self.group, self.nodes = group, group.nodes
+        self.stored = set(group.stored)
+        self.bind(group.reads, group.stored, storage)
+        self.errors = any(needs_error(n.body) for n in self.nodes)
+        self.scratch = {}
+
+    # --- loop order ---
+
+    def contiguity(self, var, nodes):
+        """How many accesses step by one element in this loop; stores count double."""
+        score = 0
+        for node in nodes:
+            score += sum(address.coefficient(var) == 1 for _, address in self.addresses.reads(node))
+            score += 2 * (node.name in self.stored and not node.is_reduction and node.store.coefficient(var) == 1)
+        return score
+
+    def arrange(self):
+        """Choose the loop order and the kind of kernel; merge loops."""
+        group = self.group
+        outer, inner = list(group.outer), list(group.inner)
+        full = [n for n in self.nodes if n.inner] or self.nodes
+        last = lambda vs: max(reversed(vs), key=lambda v: self.contiguity(v, full))  # noqa: E731
+        self.columns = False
+        if inner:
+            best = last(inner)
+            inner.sort(key=lambda v: v is best)
+            if outer:
+                across = last(outer)
+                self.columns = self.contiguity(across, full) > self.contiguity(best, full)
+                if self.columns:
+                    outer.sort(key=lambda v: v is across)
+        elif outer:
+            best = last(outer)
+            outer.sort(key=lambda v: v is best)
+        nodes = [dataclasses.replace(n, outer=tuple(outer), inner=tuple(inner) if n.inner else ()) for n in self.nodes]
+        self.nodes = merge_loops(nodes, self.addresses)
+        widest = max(self.nodes, key=lambda n: len(n.inner))
+        self.outer, self.inner = list(widest.outer), list(widest.inner)
+        self.level = levels(self.nodes)
+
+    def work(self):
+        points = ir.product(hint(v.size) for v in self.outer + self.inner)
+        return points * sum(2 + len(ir.loads(n.body)) + ir.cost(n.body) // 2 for n in self.nodes) // 4
+
+    # --- the function ---
+
+    def generate(self):
+        self.arrange()
+        if not self.inner:
+            self.pointwise()
+        elif self.columns:
+            self.column_reduction()
+        else:
+            self.row_reduction()
+        body = self.pop()
+        kinds = [n.kind for n in self.nodes if n.is_reduction]
+        names = [op.name for n in self.nodes for op in ir.walk(n.body) if isinstance(op, ir.Op) and op.name != "cast"]
+        summary = "_".join(list(dict.fromkeys(kinds + names))[:5]) or "copy"
+        return Kernel(self.function(body), self.params, self.types, summary)
+
+    def nest(self, levels_, body):
+        """Loops around `body()`.  Each level is (pragma or None, [Loop, ...]) and one scope."""
+        if not levels_:
+            body()
+            return
+        (pragma, loops), *rest = levels_
+        self.push(*(loop.var for loop in loops))
+        self.nest(rest, body)
+        lines = self.pop()
+        if pragma:
+            self.line(pragma)
+        for depth, loop in enumerate(loops):
+            self.line("  " * depth + str(loop) + (" {" if depth == len(loops) - 1 else ""))
+        for text in indent(lines, len(loops)):
+            self.line(text)
+        self.line("  " * (len(loops) - 1) + "}")
+
+    def parallel(self, loops, simd=False):
+        """Levels for loops of which the first ones run in parallel, when there is enough work; `simd` on the last one."""
+        flags = " reduction(|:err)" if self.errors else ""
+        result, k = [], 0
+        if self.work() >= SERIAL and loops:
+            limit = len(loops) - 1 if simd and len(loops) > 1 else len(loops)
+            trips = 1
+            while k < limit and trips < 16:
+                trips *= max(1, self.trip(loops[k]))
+                k += 1
+            if (
+                trips < 16 and simd and len(loops) > 1
+            ):  # only the vector loop is long: its own iterations are shared out
+                k = 0
+        clause = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
+        if k:
+            collapse = f" collapse({k})" if k > 1 else ""
+            both = " simd" if simd and k == len(loops) else ""
+            result.append((f"#pragma omp parallel for{both}{collapse}{clause}{flags}", loops[:k]))
+        result += [(None, [loop]) for loop in loops[k:]]
+        if simd and k < len(loops):
+            whole = "parallel for simd" + clause if not k and self.work() >= SERIAL else "simd"
+            result[-1] = (f"#pragma omp {whole}{flags}", result[-1][1])
+        return result
+
+    def trip(self, loop):
+        return -(-hint(getattr(loop.var, "size", 1)) // loop.step) if loop.step == 1 else hint(loop.trips)
+
+    def loop(self, var):
+        return Loop(var, "0", self.size(var.size))
+
+    def emit(self, node, late=False):
+        """Compute a node here, hand its value on, store it if somebody outside needs it."""
+        text = self.value(node.body)
+        self.forwards[node.name] = Forward(text, len(self.scopes) - 1)
+        self._facts.clear()
+        if node.name in self.stored:
+            self.store(node.name, node.store, text, late)
+
+    # --- pointwise ---
+
+    def pointwise(self):
+        loops = [self.loop(v) for v in self.outer]
+        tile = self.transposed()
+        if tile is None:
+            self.nest(self.parallel(loops, simd=True), lambda: [self.emit(n, late=True) for n in self.nodes])
+            return
+        others = [loop for loop in loops if loop.var not in tile]
+        outer_tiles, inner_loops = [], []
+        for var in tile:
+            outer_tiles.append(TileLoop(f"{var}_tile", "0", self.size(var.size), TILE, -(-hint(var.size) // TILE)))
+            inner_loops.append(Loop(var, f"{var}_tile", f"m_min<int64_t>({var}_tile + {TILE}, {self.size(var.size)})"))
+        nest = self.parallel(others + outer_tiles) + [(None, inner_loops[:1]), (self.simd(), inner_loops[1:])]
+        self.nest(nest, lambda: [self.emit(n, late=True) for n in self.nodes])
+
+    def transposed(self):
+        """(u, v): some load steps by one along u while the vector loop runs along v."""
+        if len(self.outer) < 2 or hint(self.outer[-1].size) < TILE // 2:
+            return None
+        v = self.outer[-1]
+        for node in self.nodes:
+            for _, address in self.addresses.reads(node):
+                for u in self.outer[:-1]:
+                    if (
+                        address.coefficient(u) == 1
+                        and address.coefficient(v) not in (0, 1)
+                        and hint(u.size) >= TILE // 2
+                    ):
+                        return u, v
+        return None
+
+    def simd(self, reductions=()):
+        clauses = "".join(f" reduction({op}:{name})" for op, name in reductions)
+        return f"#pragma omp simd{clauses}" + (" reduction(|:err)" if self.errors else "")
+
+    # --- reductions along rows ---
+
+    def passes(self):
+        """(level, full nodes) of each pass."""
+        last = max(self.level.values())
+        for k in range(last + 1):
+            yield k, [n for n in self.nodes if n.inner and self.level[n.name] == k]
+
+    def outer_nodes(self, level):
+        return [n for n in self.nodes if not n.inner and self.level[n.name] == level]
+
+    def local_load(self, expr):
+        """A row computed in an earlier pass: from the scratch row, or from where it was stored, or computed again."""
+        if expr.buffer in self.scratch:
+            return f"{self.scratch[expr.buffer]}[{self.scratch_index()}]"
+        node = next((n for n in self.nodes if n.name == expr.buffer), None)
+        if node is None or expr.buffer in self.stored:
+            return None
+        return self.value(node.body)
+
+    def scratch_index(self):
+        if self.columns:
+            x = self.outer[-1]
+            return f"({self.index(ir.flat_position(self.inner))})*{self.tile_size} + {x} - {x}_tile"
+        return self.index(ir.flat_position(self.inner))
+
+    def plan_scratch(self):
+        """Rows that a later pass reads, that are dear to compute and stored nowhere."""
+        width = self.tile_size if self.columns else 1
+        size = ir.product(v.size for v in self.inner)
+        for node in self.nodes:
+            if node.inner and not node.is_reduction and node.name not in self.stored and ir.cost(node.body) > 4:
+                later = any(
+                    self.level[m.name] > self.level[node.name] and any(x.buffer == node.name for x in ir.loads(m.body))
+                    for m in self.nodes
+                    if m.inner
+                )
+                if later and isinstance(size, int) and size * width * 4 <= SCRATCH:
+                    name = f"row{len(self.scratch)}"
+                    self.line(f"{COMPUTE[node.body.dtype]} {name}[{size * width}];")
+                    self.pending[node.name] = name
+
+    def few_rows(self, trips):
+        """One pass over long rows and few of them: the rows themselves are shared out among threads."""
+        return trips < 16 and max(self.level.values()) <= 0 and self.work() >= SERIAL
+
+    def row_reduction(self):
+        rows = ir.product(hint(v.size) for v in self.outer)
+        split = self.few_rows(rows)
+
+        def body():
+            self.pending = {}
+            self.plan_scratch()
+            for node in self.outer_nodes(-1):
+                self.emit(node)
+            for level, full in self.passes():
+                self.row_pass(full, split)
+                for node in self.outer_nodes(level):
+                    self.emit(node)
+
+        loops = [self.loop(v) for v in self.outer]
+        self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
+
+    def row_pass(self, full, split):
+        """One run over the reduced loops: `acc` per vector loop, added to `total`."""
+        reductions = [n for n in full if n.is_reduction]
+        *outside, last = [self.loop(v) for v in self.inner]
+        depth = len(self.scopes) - 1
+        simple = not outside and isinstance(last.var.size, int) and last.var.size <= BLOCK and not split
+        names = {n.name: self.fresh("acc") for n in reductions}
+        totals = {n.name: names[n.name] if simple else self.fresh("total") for n in reductions}
+        for node in reductions if not simple else ():
+            self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
+
+        def vector_loop(low, high):
+            for node in reductions:
+                self.line(f"{acc_type(node)} {names[node.name]} = {identity(node, acc_type(node))};")
+            clauses = [(clause(n), names[n.name]) for n in reductions]
+            self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
+            for node in reductions if not simple else ():
+                self.line(
+                    f"{totals[node.name]} = {combine(node, totals[node.name], names[node.name], total_type(node))};"
+                )
+
+        if simple:
+            vector_loop("0", last.high)
+        elif outside:
+            self.shared(outside, reductions, totals, split, lambda: vector_loop("0", last.high))
+        else:
+            block = TileLoop("block", "0", last.high, BLOCK, -(-hint(last.var.size) // BLOCK))
+            high = f"m_min<int64_t>(block + {BLOCK}, {last.high})"
+            self.shared([block], reductions, totals, split, lambda: vector_loop("block", high))
+        for node in reductions:
+            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}"
+            self.forwards[node.name] = Forward(text, depth)
+            self._facts.clear()
+            if node.name in self.stored:
+                self.store(node.name, node.store, text)
+        self.end_pass(full)
+
+    def shared(self, loops, reductions, totals, split, body):
+        """The loops around the vector loop; with `split`, the first one in CHUNKS parts that threads share."""
+        if not split:
+            self.nest([(None, [loop]) for loop in loops], body)
+            return
+        first, *rest = loops
+        trips = hint(first.trips if isinstance(first, TileLoop) else first.var.size)
+        chunks = max(1, min(CHUNKS, trips))
+        for node in reductions:
+            self.line(f"{total_type(node)} {totals[node.name]}_part[{chunks}];")
+        flags = " reduction(|:err)" if self.errors else ""
+        threads = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
+        low, high = (
+            f"({first.high} + {first.step - 1}) / {first.step} * {k} / {chunks} * {first.step}"
+            for k in ("chunk", "(chunk + 1)")
+        )
+        part = dataclasses.replace(first, low=low, high=f"m_min<int64_t>({high}, {first.high})")
+
+        def chunk():
+            for node in reductions:
+                self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
+            self.nest([(None, [loop]) for loop in (part, *rest)], body)
+            for node in reductions:
+                self.line(f"{totals[node.name]}_part[chunk] = {totals[node.name]};")
+
+        self.nest([(f"#pragma omp parallel for{threads}{flags}", [Loop("chunk", "0", str(chunks))])], chunk)
+        for node in reductions:
+            total = totals[node.name]
+            joined = combine(node, total, f"{total}_part[chunk]", total_type(node))
+            self.line(f"for (int chunk = 0; chunk < {chunks}; ++chunk) {total} = {joined};")
+
+    def row_body(self, full, names):
+        for node in full:
+            if node.is_reduction:
+                self.line(
+                    f"{names[node.name]} = {combine(node, names[node.name], self.value(node.body), acc_type(node))};"
+                )
+            else:
+                self.emit_full(node)
+
+    def emit_full(self, node):
+        self.emit(node)
+        if node.name in self.pending:
+            self.line(f"{self.pending[node.name]}[{self.scratch_index()}] = {self.forwards[node.name].text};")
+
+    def end_pass(self, full):
+        """Values of single points are gone; rows kept in scratch can be read from now on."""
+        for node in full:
+            if not node.is_reduction:
+                self.forwards.pop(node.name, None)
+                if node.name in self.pending:
+                    self.scratch[node.name] = self.pending.pop(node.name)
+        self._facts.clear()
+
+    def fresh(self, prefix):
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    # --- reductions along columns ---
+
+    def column_reduction(self):
+        *others, x = self.outer
+        width = hint(x.size)
+        trips = ir.product(hint(v.size) for v in others)
+        self.tile_size = min(width, COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
+        split = self.few_rows(trips * -(-width // self.tile_size))
+        tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, -(-width // self.tile_size))
+        column = Loop(x, f"{x}_tile", f"{x}_end")
+
+        def columns(body):
+            self.nest([(self.simd(), [column])], body)
+
+        def outer_value(node):
+            name = self.fresh("value")
+            self.line(f"{COMPUTE[node.body.dtype]} {name}[{self.tile_size}];")
+
+            def body():
+                self.emit(node)
+                self.line(f"{name}[{x} - {x}_tile] = {self.forwards[node.name].text};")
+
+            columns(body)
+            self.forwards[node.name] = Forward(f"{name}[{x} - {x}_tile]", x)
+            self._facts.clear()
+
+        def body():
+            self.pending = {}
+            self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
+            self.plan_scratch()
+            for node in self.outer_nodes(-1):
+                outer_value(node)
+            for level, full in self.passes():
+                self.column_pass(full, x, columns, split)
+                for node in self.outer_nodes(level):
+                    outer_value(node)
+
+        loops = [self.loop(v) for v in others] + [tile]
+        self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
+
+    def column_pass(self, full, x, columns, split):
+        reductions, tile = [n for n in full if n.is_reduction], self.tile_size
+        at = f"[{x} - {x}_tile]"
+        first, *rest = [self.loop(v) for v in self.inner]
+        names = {n.name: self.fresh("acc") for n in reductions}
+        totals = {n.name: self.fresh("total") for n in reductions}
+
+        def fill(arrays, kind):
+            columns(lambda: [self.line(f"{arrays[n.name]}{at} = {identity(n, kind(n))};") for n in reductions])
+
+        def row():
+            columns(lambda: self.column_body(full, names, at))
+
+        def rows(loop):
+            """Float32 sums of at most 512 rows at a time, added to the totals."""
+            block = TileLoop("block", loop.low, loop.high, 512, -(-hint(first.var.size) // 512))
+            inside = dataclasses.replace(loop, low="block", high=f"m_min<int64_t>(block + 512, {loop.high})")
+
+            def one_block():
+                for node in reductions:
+                    self.line(f"{acc_type(node)} {names[node.name]}[{tile}];")
+                if reductions:
+                    fill(names, acc_type)
+                self.nest([(None, [inner]) for inner in (inside, *rest)], row)
+                for n in reductions:
+                    joined = combine(n, totals[n.name] + at, names[n.name] + at, total_type(n))
+                    columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
+
+            self.nest([(None, [block])], one_block)
+
+        for node in reductions:
+            self.line(f"{total_type(node)} {totals[node.name]}[{tile}];")
+        if reductions:
+            fill(totals, total_type)
+        if split:
+            self.split_rows(reductions, totals, first, fill, rows, columns, at)
+        else:
+            rows(first)
+        for node in reductions:
+            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}{at}"
+            self.forwards[node.name] = Forward(text, x)
+            self._facts.clear()
+            if node.name in self.stored:
+                columns(lambda node=node, text=text: self.store(node.name, node.store, text))
+        self.end_pass(full)
+
+    def split_rows(self, reductions, totals, first, fill, rows, columns, at):
+        """Threads share the rows: a set of partial totals for each chunk."""
+        chunks = max(1, min(CHUNKS // 2, hint(first.var.size)))
+        parts = {n.name: f"{totals[n.name]}_part" for n in reductions}
+        for node in reductions:
+            self.line(f"{total_type(node)} {parts[node.name]}[{chunks}][{self.tile_size}];")
+        flags = " reduction(|:err)" if self.errors else ""
+        threads = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
+
+        def chunk():
+            for node in reductions:
+                self.line(f"{total_type(node)}* {totals[node.name]} = {parts[node.name]}[chunk];")
+            fill(totals, total_type)
+            low, high = (f"{first.high} * {k} / {chunks}" for k in ("chunk", "(chunk + 1)"))
+            rows(dataclasses.replace(first, low=low, high=high))
+
+        self.nest([(f"#pragma omp parallel for{threads}{flags}", [Loop("chunk", "0", str(chunks))])], chunk)
+        for n in reductions:
+            joined = combine(n, totals[n.name] + at, f"{parts[n.name]}[chunk]{at}", total_type(n))
+
+            def join(n=n, joined=joined):
+                columns(lambda: self.line(f"{totals[n.name]}{at} = {joined};"))
+
+            self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
+
+    def column_body(self, full, names, at):
+        for node in full:
+            if node.is_reduction:
+                name = names[node.name] + at
+                self.line(f"{name} = {combine(node, name, self.value(node.body), acc_type(node))};")
+            else:
+                self.emit_full(node)
+
+
+@dataclasses.dataclass
+class TileLoop(Loop):
+    """A loop over tiles: `trips` of them."""
+
+    trips: object = 1
+
+
+# --- the arithmetic of a reduction --------------------------------------------------------------------
+
+_CLAUSE = {"sum": "+", "prod": "*", "any": "|", "all": "&"}
+
+
+def acc_type(node):
+    """What a vector loop accumulates in: half types in float, bool in int."""
+    return "int" if node.body.dtype == torch.bool else COMPUTE[node.body.dtype]
+
+
+def total_type(node):
+    """What blocks are added up in: float sums in double."""
+    return "double" if node.kind in ("sum", "prod") and acc_type(node) == "float" else acc_type(node)
+
+
+def clause(node):
+    floating = node.body.dtype.is_floating_point
+    return _CLAUSE.get(node.kind) or ("m_" if floating else "") + node.kind
+
+
+def identity(node, ctype):
+    dtype = node.body.dtype
+    value = REDUCTIONS[node.kind].identity(dtype)
+    return literal(value, torch.float64 if ctype == "double" else torch.float32 if ctype == "float" else dtype)
+
+
+def combine(node, a, b, ctype):
+    text = OPS[REDUCTIONS[node.kind].combine].cpp
+    return text.format(a, f"({ctype}){b}")
+
+
+def module(texts, runs, params):
+    """The file: every kernel once, and one `extern "C"` function for each run of kernels between ATen calls."""
+    parts = [text.replace("@NAME@", name) for text, name in texts.items()]
+    for run, names, calls in runs:
+        lines = [f'extern "C" int {run}(void** p) {{', "  int err = 0;"]
+        for kernel, arguments in calls:
+            casts = [f"({ctype})p[{names.index(a)}]" for a, ctype in zip(arguments, params[kernel], strict=True)]
+            lines.append(f"  err |= {kernel}({', '.join(casts)});")
+        parts.append("\n".join([*lines, "  return err;", "}"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def make_kernel(group, schedule, storage):
+    """The kernel of a group that is no ATen call."""
+    return LoopKernel(group, schedule, storage).generate()
+
+
+def generate(schedule):
+    """Schedule -> Source."""
+    plan = memory.plan(schedule)
+    made = wrapper.generate(schedule, plan, lambda group: make_kernel(group, schedule, plan.storage))
+    counts = {run: len(names) for run, names, _ in made.runs}
+    kernels = module(made.texts, made.runs, made.types) if made.runs else ""
+    names = [name for _, _, calls in made.runs for name, _ in calls]
+    return wrapper.Source("cpp", made.wrapper.finish(), kernels, counts, schedule.graph.constants, names, PRELUDE)

@@ -1,0 +1,88 @@
+"""Build and load generated C++: find a compiler, compile into the cache, call through `ctypes`.
+
+Goes in: C++ text.  Comes out: the functions in it, callable on tensors.  Mirrors `torch/_inductor/cpp_builder.py`.  Chapter 11.
+"""
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ... import config, record
+from ...errors import CompilerNotFound, MinicompileError
+from .. import cache
+from ..ops import ERROR_INDEX
+
+# No -ffast-math: NaN, infinities and signed zeros are the program's.  No contraction: a * b + c rounds twice, as eager does.
+FLAGS = (
+    "-std=c++17 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv "
+    "-Wno-psabi -Wno-unknown-pragmas -shared -fPIC"
+).split()
+LIBRARIES = ["-lmvec", "-lm"] if sys.platform == "linux" else ["-lm"]
+
+
+@functools.cache
+def find_compiler(preferred=""):
+    """(path, version text) of the C++ compiler."""
+    for name in (preferred,) if preferred else ("g++", "clang++", "c++"):
+        path = shutil.which(name)
+        if path:
+            version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split(
+                "\n"
+            )[0]
+            return path, version
+    raise CompilerNotFound(
+        f"no C++ compiler found (looked for {preferred or 'g++, clang++'}); install one: `apt install g++`, "
+        "`dnf install gcc-c++`, `xcode-select --install` or `conda install cxx-compiler`"
+    )
+
+
+def build(source):
+    """C++ text -> path of a shared library, from the cache where possible."""
+    compiler, version = find_compiler(config.cpp_compiler)
+    command = [*FLAGS, *LIBRARIES]
+    name = cache.key_of(source, version, " ".join(command))
+    found = cache.get(f"{name}.so")
+    if found is not None:
+        record.counters["cache_hits"] += 1
+        return found
+    with tempfile.TemporaryDirectory(dir=cache.directory(), prefix=".build-") as folder:
+        text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        text.write_text(source)
+        arguments = [compiler, *FLAGS, str(text), "-o", str(library), *LIBRARIES]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+        if done.returncode != 0:
+            raise MinicompileError(f"{compiler} failed on generated code:\n{done.stderr[:4000]}\n{source}")
+        return cache.put(f"{name}.so", library.read_bytes())
+
+
+def raise_error(code):
+    """What eager raises for the error flags of a kernel."""
+    if code & ERROR_INDEX:
+        raise IndexError("index out of range in self")
+    raise RuntimeError("ZeroDivisionError")
+
+
+def launcher(function, count):
+    """A Python function that calls `int function(void** tensors)` on `count` tensors."""
+    function.restype, function.argtypes = ctypes.c_int, [ctypes.c_void_p]
+    array = ctypes.c_void_p * count
+
+    def call(*tensors):
+        code = function(array(*[t.data_ptr() for t in tensors]))
+        if code:
+            raise_error(code)
+
+    return call
+
+
+def load(source, counts):
+    """Build C++ text and return its functions `run_0`, `run_1`, ...; counts: name -> number of tensors."""
+    if not counts:
+        return {}
+    library = ctypes.CDLL(str(build(source)))
+    return {name: launcher(getattr(library, name), count) for name, count in counts.items()}

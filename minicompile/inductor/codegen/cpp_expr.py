@@ -1,0 +1,132 @@
+"""How loads, constants, indices and operations are written in C++: the bottom half of the C++ generator.
+
+Goes in: expressions.  Comes out: C++ text.  Mirrors `CppOverrides` of `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+"""
+
+import math
+
+import torch
+
+from ... import config
+from .. import ir
+from ..ops import OPS
+from .common import ExprWriter
+
+STORAGE = {
+    torch.bool: "bool",
+    torch.uint8: "uint8_t",
+    torch.int8: "int8_t",
+    torch.int16: "int16_t",
+    torch.int32: "int32_t",
+    torch.int64: "int64_t",
+    torch.float16: "half",
+    torch.bfloat16: "bfloat16",
+    torch.float32: "float",
+    torch.float64: "double",
+}
+COMPUTE = {dtype: "float" if dtype in ir.HALF else name for dtype, name in STORAGE.items()}
+
+
+def literal(value, dtype):
+    """A number as C++ text of a dtype's compute type."""
+    ctype = COMPUTE[dtype]
+    if dtype == torch.bool:
+        return "true" if value else "false"
+    if dtype.is_floating_point:
+        value = float(value)
+        if math.isnan(value):
+            return f"m_nan<{ctype}>()"
+        if math.isinf(value):
+            return f"(-m_inf<{ctype}>())" if value < 0 else f"m_inf<{ctype}>()"
+        text = repr(value) + ("f" if ctype == "float" else "")
+        return f"({text})" if text.startswith("-") else text
+    if value == -(2**63):
+        return "INT64_MIN"
+    return f"{ctype}({value}LL)" if abs(value) >= 2**31 else f"{ctype}({value})"
+
+
+def indent(lines, depth=1):
+    return ["  " * depth + line for line in lines]
+
+
+class CppWriter(ExprWriter):
+    """Expressions in C++, and the parameters of a kernel."""
+
+    errors = False
+
+    def bind(self, reads, writes, storage):
+        """Give every buffer a parameter; buffers that share memory share it."""
+        self.params, self.names, self.declared, self.types = [], {}, [], []
+        by_storage = {}
+        for name in dict.fromkeys((*reads, *writes)):
+            by_storage.setdefault(storage.get(name, name), []).append(name)
+        for members in by_storage.values():
+            written = [n for n in members if n in writes]
+            prefix = "io" if written and len(members) > 1 else "out" if written else "in"
+            param = f"{prefix}{sum(p.startswith(prefix) for p in self.names.values())}"
+            self.params.append(members[0])
+            ctype = STORAGE[self.layouts[members[0]].dtype]
+            restrict = "" if prefix == "io" else " __restrict"
+            self.types.append(f"{'' if written else 'const '}{ctype}*")
+            self.declared.append(f"{self.types[-1]}{restrict} {param}")
+            self.names.update(dict.fromkeys(members, param))
+
+    def function(self, body):
+        """The whole function, with `@NAME@` in place of its name."""
+        head = f"static int @NAME@({', '.join(self.declared)})"
+        error = ["int err = 0;"] if self.errors else []
+        return "\n".join([head + " {", *indent([*error, *body, f"return {'err' if self.errors else '0'};"]), "}"])
+
+    # --- ExprWriter ---
+
+    def constant(self, expr):
+        return literal(expr.value, expr.dtype)
+
+    def assign(self, name, dtype, text):
+        return f"const {COMPUTE[dtype]} {name} = {text};"
+
+    def load(self, expr, address, mask):
+        layout = self.layouts[expr.buffer]
+        if isinstance(layout.numel(), int) and layout.numel() == 0:
+            return literal(0, expr.dtype)
+        text = f"{self.names[expr.buffer]}[{self.index(address, mask)}]"
+        text = f"m_load({text})" if expr.dtype in ir.HALF else text
+        return text if mask is None else f"{self.value(mask)} ? {text} : {literal(0, expr.dtype)}"
+
+    def store(self, name, address, text, late=False):
+        dtype = self.layouts[name].dtype
+        value = f"m_store<{STORAGE[dtype]}>::to({text})" if dtype in ir.HALF else text
+        line = f"{self.names[name]}[{self.index(address)}] = {value};"
+        (self.scopes[-1].stores if late else self.scopes[-1].lines).append(line)
+
+    def operation(self, expr, args, mask):
+        spec = OPS[expr.name]
+        if mask is not None and "{err}" in spec.cpp:  # masked out: divide by one
+            args = [args[0], f"({self.value(mask)} ? {args[1]} : {literal(1, expr.dtype)})"]
+        names = STORAGE if spec.rule == "given" else COMPUTE
+        source = expr.args[0].dtype
+        if expr.name == "bitcast" and source in ir.HALF + (torch.int16,):
+            args = [f"m_store<{STORAGE[source]}>::to({args[0]})"]
+        text = spec.cpp.format(*args, type=names[expr.dtype], src=names[source], err="err")
+        if expr.name == "bitcast" and expr.dtype in ir.HALF:
+            return f"m_load({text})"
+        half = expr.dtype in ir.HALF and spec.rule != "given"
+        return f"m_cast<{STORAGE[expr.dtype]}, float>({text})" if half and config.emulate_precision_casts else text
+
+    def select(self, condition, body, other, dtype):
+        return f"{condition} ? {body} : {other}"
+
+    def index_value(self, expr, mask):
+        return f"({COMPUTE[expr.dtype]})({self.index(expr.index, mask)})"
+
+    def indirect(self, atom, text, mask):
+        if not atom.check and not atom.wrap:
+            return text
+        used = "true" if mask is None else self.value(mask)
+        return f"m_index({text}, {self.size(atom.size)}, {str(atom.wrap).lower()}, {used}, err)"
+
+    def division(self, atom, text, floor):
+        low, _ = atom.index.bounds()
+        if isinstance(low, int) and low >= 0:
+            return f"(({text}) {'/' if floor else '%'} {self.size(atom.divisor)})"
+        return f"m_{'floor' if floor else 'mod'}_index({text}, {self.size(atom.divisor)})"

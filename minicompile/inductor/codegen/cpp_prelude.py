@@ -1,0 +1,208 @@
+"""The head of every generated C++ file: types, vector math, and the `m_...` functions that the rows of `ops.py` name.
+
+Plain C++17 for GCC and Clang, no PyTorch headers.  With glibc >= 2.35 on x86-64 the declarations below promise the vectoriser
+that vector versions of exp, tanh, erf ... exist (libmvec); elsewhere the same code is compiled, slower.  Taught in chapter 11.
+"""
+
+# Functions of one and of two numbers that libmvec has since glibc 2.35.
+_VECTOR = "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc cbrt".split()
+_VECTOR_TWO = "pow atan2 hypot".split()
+
+
+def _declarations():
+    lines = []
+    for name in _VECTOR:
+        lines.append(
+            f'M_SIMD extern "C" float {name}f(float) noexcept; M_SIMD extern "C" double {name}(double) noexcept;'
+        )
+        lines.append(f"M_INLINE float m_{name}(float x) {{ return {name}f(x); }}")
+        lines.append(f"M_INLINE double m_{name}(double x) {{ return {name}(x); }}")
+    for name in _VECTOR_TWO:
+        lines.append(f'M_SIMD extern "C" float {name}f(float, float) noexcept;')
+        lines.append(f'M_SIMD extern "C" double {name}(double, double) noexcept;')
+        lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return {name}f(x, y); }}")
+        lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return {name}(x, y); }}")
+    for name, builtin in (
+        ("floor", "floor"),
+        ("ceil", "ceil"),
+        ("trunc", "trunc"),
+        ("round", "rint"),
+        ("sqrt", "sqrt"),
+        ("lgamma", "lgamma"),
+    ):
+        lines.append(f"M_INLINE float m_{name}(float x) {{ return __builtin_{builtin}f(x); }}")
+        lines.append(f"M_INLINE double m_{name}(double x) {{ return __builtin_{builtin}(x); }}")
+    for name in ("copysign", "nextafter"):
+        lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return __builtin_{name}f(x, y); }}")
+        lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return __builtin_{name}(x, y); }}")
+    return "\n".join(lines)
+
+
+_HEAD = r"""
+#include <cstdint>
+#define M_INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if __GLIBC_PREREQ(2, 35)
+#define M_SIMD _Pragma("omp declare simd notinbranch")
+#endif
+#endif
+#ifndef M_SIMD
+#define M_SIMD
+#endif
+
+// --- types: half types are stored in 16 bits and computed in float
+struct bfloat16 { uint16_t bits; };
+M_INLINE float m_bits_float(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
+M_INLINE uint32_t m_float_bits(float f) { uint32_t u; __builtin_memcpy(&u, &f, 4); return u; }
+M_INLINE float m_load(bfloat16 v) { return m_bits_float((uint32_t)v.bits << 16); }
+M_INLINE uint16_t m_round_bfloat16(float f) {
+  const uint32_t u = m_float_bits(f);
+  return f != f ? 0x7fc0 : (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+#ifdef __FLT16_MAX__
+typedef _Float16 half;
+M_INLINE float m_load(half v) { return (float)v; }
+M_INLINE half m_round_half(float f) { return (half)f; }
+#else
+struct half { uint16_t bits; };
+M_INLINE float m_load(half v) {
+  const uint32_t sign = (uint32_t)(v.bits & 0x8000) << 16, rest = v.bits & 0x7fff;
+  const float tiny = (float)rest * 5.9604644775390625e-8f;  // subnormal: rest * 2^-24
+  const uint32_t normal = (rest << 13) + (rest >= 0x7c00 ? 0x70000000u : 0x38000000u);
+  return m_bits_float(sign | (rest < 0x400 ? m_float_bits(tiny) : normal));
+}
+M_INLINE half m_round_half(float f) {
+  const uint32_t u = m_float_bits(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
+  uint32_t r;
+  if (a > 0x7f800000) r = 0x7e00;
+  else if (a >= 0x477ff000) r = 0x7c00;
+  else if (a < 0x38800000) r = (uint32_t)__builtin_rintf(m_bits_float(a) * 16777216.0f);
+  else r = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+  return half{(uint16_t)(sign | r)};
+}
+#endif
+template <typename T> M_INLINE T m_load(T v) { return v; }
+
+// m_to<T>: round a computed value to how T is stored;  m_cast<To, From>: Tensor.to
+template <typename T> struct m_store { template <typename V> M_INLINE T to(V v) { return (T)v; } };
+template <> struct m_store<bool> { template <typename V> M_INLINE bool to(V v) { return v != 0; } };
+template <> struct m_store<bfloat16> { template <typename V> M_INLINE bfloat16 to(V v) { return bfloat16{m_round_bfloat16((float)v)}; } };
+template <> struct m_store<half> { template <typename V> M_INLINE half to(V v) { return m_round_half((float)v); } };
+template <> struct m_store<uint8_t> {
+  template <typename V> M_INLINE uint8_t to(V v) { return (uint8_t)(int64_t)v; }
+};
+template <typename To, typename From> M_INLINE auto m_cast(decltype(m_load(From())) v) { return m_load(m_store<To>::to(v)); }
+template <typename To, typename From> M_INLINE To m_bitcast(From v) { To t; __builtin_memcpy(&t, &v, sizeof(t)); return t; }
+template <typename T> struct m_is_float { static constexpr bool value = false; };
+template <> struct m_is_float<float> { static constexpr bool value = true; };
+template <> struct m_is_float<double> { static constexpr bool value = true; };
+template <typename T> M_INLINE T m_inf() { return (T)__builtin_inf(); }
+template <typename T> M_INLINE T m_nan() { return (T)__builtin_nan(""); }
+template <typename T> M_INLINE T m_min(T a, T b) { return a < b ? a : b; }
+"""
+
+_TAIL = r"""
+// --- arithmetic with ATen's rules
+template <typename T> M_INLINE T m_abs(T a) {
+  if constexpr (sizeof(T) == 4 && m_is_float<T>::value) return __builtin_fabsf(a);
+  else if constexpr (m_is_float<T>::value) return __builtin_fabs(a);
+  else return a < 0 ? (T)-a : a;
+}
+template <typename T> M_INLINE T m_maximum(T a, T b) { return (a > b || a != a) ? a : b; }
+template <typename T> M_INLINE T m_minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+template <typename T> M_INLINE T m_fmax(T a, T b) { return (a > b || b != b) ? a : b; }
+template <typename T> M_INLINE T m_fmin(T a, T b) { return (a < b || b != b) ? a : b; }
+template <typename T> M_INLINE T m_sign(T a) { return (T)((T(0) < a) - (a < T(0))); }
+template <typename T> M_INLINE bool m_isnan(T a) { return a != a; }
+template <typename T> M_INLINE bool m_isinf(T a) { return m_is_float<T>::value && (a == m_inf<T>() || a == -m_inf<T>()); }
+template <typename T> M_INLINE bool m_signbit(T a) {
+  if constexpr (m_is_float<T>::value) return __builtin_copysign(1.0, (double)a) < 0;
+  else return a < 0;
+}
+template <typename T> M_INLINE T m_not(T a) { return (T)~a; }
+M_INLINE bool m_not(bool a) { return !a; }
+template <typename T> M_INLINE T m_fma(T a, T b, T c) { return a * b + c; }
+template <typename T> M_INLINE T m_shl(T a, T b) { return b < 0 || b >= (T)(8 * sizeof(T)) ? T(0) : (T)((uint64_t)a << b); }
+template <typename T> M_INLINE T m_shr(T a, T b) { return (T)(a >> (b < 0 || b >= (T)(8 * sizeof(T)) ? (T)(8 * sizeof(T) - 1) : b)); }
+M_INLINE float m_fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
+M_INLINE double m_fmod_of(double a, double b) { return __builtin_fmod(a, b); }
+template <typename T> M_INLINE T m_divisor(T b, int& err) { err |= b == 0 ? 2 : 0; return b == 0 ? T(1) : b; }
+template <typename T> M_INLINE T m_truncdiv(T a, T b, int& err) {
+  if constexpr (m_is_float<T>::value) return m_trunc(a / b);
+  else { b = m_divisor(b, err); return b == (T)-1 ? (T)(0 - a) : (T)(a / b); }
+}
+template <typename T> M_INLINE T m_fmod(T a, T b, int& err) {
+  if constexpr (m_is_float<T>::value) return m_fmod_of(a, b);
+  else { b = m_divisor(b, err); return b == (T)-1 ? T(0) : (T)(a % b); }
+}
+template <typename T> M_INLINE T m_remainder(T a, T b, int& err) {
+  const T r = m_fmod(a, b, err);
+  return r != 0 && (b < 0) != (r < 0) ? (T)(r + b) : r;
+}
+template <typename T> M_INLINE T m_floordiv(T a, T b, int& err) {
+  if constexpr (m_is_float<T>::value) {
+    if (b == 0) return a / b;
+    const T r = m_fmod_of(a, b), q = (a - r) / b - (r != 0 && (b < 0) != (r < 0) ? T(1) : T(0)), f = m_floor(q);
+    return q == 0 ? m_copysign(T(0), a / b) : q - f > T(0.5) ? f + T(1) : f;
+  } else {
+    const T q = m_truncdiv(a, b, err);
+    return b != 0 && (T)(q * b) != a && (a < 0) != (b < 0) ? (T)(q - 1) : q;
+  }
+}
+template <typename T> M_INLINE T m_power(T a, T b) {
+  if (b < 0) return a == T(1) ? T(1) : a == (T)-1 ? (b % 2 ? (T)-1 : T(1)) : T(0);
+  T result = 1;
+  for (; b; b = (T)(b >> 1), a = (T)(a * a)) if (b & 1) result = (T)(result * a);
+  return result;
+}
+M_INLINE int8_t m_pow(int8_t a, int8_t b) { return m_power(a, b); }
+M_INLINE uint8_t m_pow(uint8_t a, uint8_t b) { return m_power(a, b); }
+M_INLINE int16_t m_pow(int16_t a, int16_t b) { return m_power(a, b); }
+M_INLINE int32_t m_pow(int32_t a, int32_t b) { return m_power(a, b); }
+M_INLINE int64_t m_pow(int64_t a, int64_t b) { return m_power(a, b); }
+static double m_digamma(double x) {
+  if (x == 0) return __builtin_copysign(__builtin_inf(), -x);
+  double result = 0;
+  if (x < 0) {
+    if (x == __builtin_floor(x)) return __builtin_nan("");
+    const double part = x - __builtin_trunc(x);  // the tangent's period is 1
+    result = -M_PI_VALUE / __builtin_tan(M_PI_VALUE * part);
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) result -= 1 / x;
+  const double y = 1 / (x * x);
+  const double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12))))));
+  return result + __builtin_log(x) - 0.5 / x - series;
+}
+static float m_digamma(float x) { return (float)m_digamma((double)x); }
+static double m_erfinv(double x) {
+  if (!(x > -1 && x < 1)) return x == 1 ? __builtin_inf() : x == -1 ? -__builtin_inf() : __builtin_nan("");
+  // a first guess (Winitzki's away from zero), then Halley's steps on erf
+  const double l = __builtin_log1p(-x * x), t = 4.330746750799873 + l / 2;
+  const bool small = __builtin_fabs(x) < 0.5;
+  double y = small ? x * 0.886226925452758 : __builtin_copysign(__builtin_sqrt(__builtin_sqrt(t * t - l / 0.147) - t), x);
+  for (int k = 0; k < 4; ++k) {
+    const double f = small ? __builtin_erf(y) - x : x > 0 ? (1 - x) - __builtin_erfc(y) : __builtin_erfc(-y) - (1 + x);
+    const double step = f / (1.1283791670955126 * __builtin_exp(-y * y));
+    y -= step / (1 + y * step);
+  }
+  return y;
+}
+static float m_erfinv(float x) { return (float)m_erfinv((double)x); }
+
+// --- reductions: a NaN wins
+#pragma omp declare reduction(m_max : float, double : omp_out = m_maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(m_min : float, double : omp_out = m_minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+
+// --- addresses
+M_INLINE int64_t m_floor_index(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+M_INLINE int64_t m_mod_index(int64_t a, int64_t b) { const int64_t r = a % b; return r < 0 ? r + b : r; }
+M_INLINE int64_t m_index(int64_t i, int64_t size, bool wrap, bool used, int& err) {
+  i = wrap && i < 0 ? i + size : i;
+  const bool bad = i < 0 || i >= size;
+  err |= used && bad ? 1 : 0;
+  return bad ? 0 : i;
+}
+"""
+
+PRELUDE = _HEAD + _declarations() + _TAIL.replace("M_PI_VALUE", "3.14159265358979323846")

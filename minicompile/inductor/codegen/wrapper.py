@@ -1,0 +1,218 @@
+"""The wrapper: readable Python that allocates, calls kernels and frees.  The file to open to see what a function became.
+
+Goes in: a `Schedule`, a `MemoryPlan`, and a function that generates kernels for a target.  Comes out: a `Source`.
+Mirrors `torch/_inductor/codegen/wrapper.py`.  Taught in chapter 11.
+"""
+
+import dataclasses
+
+import torch
+
+from ..ir import MultiOutput, View, short
+from ..memory import out_variant
+
+
+@dataclasses.dataclass
+class Source:
+    """Generated code: `python` is the wrapper, `kernels` the file with the kernels; `counts`: arguments of each run of kernels."""
+
+    target: str
+    python: str
+    kernels: str
+    counts: dict
+    constants: dict
+    kernel_names: list
+    prelude: str = ""
+
+    def __str__(self):
+        return f"{self.kernels.removeprefix(self.prelude)}\n{self.python}"
+
+    __repr__ = __str__
+
+
+def text_of(value):
+    """A Python expression for an argument of an ATen call."""
+    if isinstance(value, View):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(text_of, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
+        return f'float("{value}")'
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
+    return repr(value)
+
+
+def numbers(values):
+    return text_of(tuple(values))
+
+
+@dataclasses.dataclass
+class Generated:
+    """wrapper; texts: kernel text -> name; runs: (name, buffers, [(kernel, arguments)]); types: kernel -> parameter types."""
+
+    wrapper: object
+    texts: dict
+    runs: list
+    types: dict
+
+
+class Wrapper:
+    """Writes the body of `call`."""
+
+    def __init__(self, schedule, plan):
+        self.schedule, self.plan, self.graph = schedule, plan, schedule.graph
+        self.layouts, self.lines = schedule.graph.layouts(), []
+
+    def line(self, text):
+        self.lines.append("    " + text)
+
+    def view(self, view):
+        """A view of a buffer, as an expression."""
+        layout, base = view.layout, self.layouts[view.buffer]
+        if (layout.size, layout.stride, layout.offset) == (base.size, base.stride, 0):
+            return view.buffer
+        return f"view({view.buffer}, {numbers(layout.size)}, {numbers(layout.stride)}, {layout.offset})"
+
+    def allocate(self, k):
+        for name, old in self.plan.allocate[k]:
+            layout = self.layouts[name]
+            if old is not None:
+                self.line(f"{name} = {old}  # in its memory")
+                continue
+            device = "" if layout.device.type == "cpu" else f', device="{layout.device}"'
+            self.line(
+                f"{name} = empty({numbers(layout.size)}, {numbers(layout.stride)}, dtype={short(layout.dtype)}{device})"
+            )
+
+    def free(self, names):
+        if names:
+            self.line(f"del {', '.join(names)}")
+
+    def extern(self, buffer):
+        """An ATen call, into memory that the plan allocated where the operator can write there."""
+        data = buffer.data
+        if isinstance(data, MultiOutput):
+            self.line(f"{buffer.name} = {self.fixed(f'{data.source}[{data.path}]', buffer.layout)}")
+            return
+        args, kwargs = torch.utils._pytree.tree_map_only(View, lambda v: Raw(self.view(v)), (data.args, data.kwargs))
+        parts = [text_of(a) for a in args] + [f"{name}={text_of(value)}" for name, value in kwargs.items()]
+        found = out_variant(data.target) if data.kind == "extern" else None
+        if found is not None:
+            overload, name = found
+            self.line(f"{overload_text(overload)}({', '.join([*parts, f'{name}={buffer.name}'])})")
+            return
+        call = f"{overload_text(data.target)}({', '.join(parts)})"
+        self.line(f"{buffer.name} = {self.fixed(call, buffer.layout) if buffer.layout else call}")
+
+    def fixed(self, call, layout):
+        """The strides that the kernels were generated for, whatever the ATen kernel chose."""
+        return f"fixed({call}, {numbers(layout.stride)})"
+
+    def output(self, value):
+        return self.view(value) if isinstance(value, View) else text_of(value)
+
+    def finish(self):
+        names = list(self.graph.inputs)
+        head = ["def call(args):"]
+        if names:
+            head.append(f"    {', '.join(names)}{',' if len(names) == 1 else ''} = args")
+        outputs = ", ".join(self.output(o) for o in self.graph.outputs)
+        return "\n".join([*head, *self.lines, f"    return [{outputs}]", ""])
+
+
+class Raw(str):
+    """Text that is an expression already."""
+
+    def __repr__(self):
+        return str(self)
+
+
+def overload_text(overload):
+    """torch.ops.aten.mm.default -> a name in the wrapper's namespace."""
+    return f"ops.{str(overload)}"
+
+
+def generate(schedule, plan, make_kernel):
+    """Write wrapper and kernels.  Kernels between two ATen calls run in one call; equal kernels are written once."""
+    wrapper = Wrapper(schedule, plan)
+    result = Generated(wrapper, {}, [], {})
+    pending, dead_later = [], []
+
+    def flush():
+        if not pending:
+            return
+        names = list(dict.fromkeys(name for _, params in pending for name in params))
+        run = f"run_{len(result.runs)}"
+        result.runs.append((run, names, list(pending)))
+        wrapper.line(f"{run}({', '.join(names)})  # {', '.join(kernel for kernel, _ in pending)}")
+        pending.clear()
+        wrapper.free(dead_later)
+        dead_later.clear()
+
+    for k, group in enumerate(schedule.groups):
+        if group.kind in ("extern", "output"):
+            flush()
+            wrapper.allocate(k)
+            wrapper.extern(group.nodes[0])
+            wrapper.free(plan.free[k])
+            continue
+        wrapper.allocate(k)
+        kernel = make_kernel(group)
+        name = result.texts.setdefault(kernel.text, f"kernel_{len(result.texts)}_{kernel.summary}")
+        result.types[name] = kernel.types
+        pending.append((name, kernel.params))
+        dead_later += plan.free[k]
+    flush()
+    return result
+
+
+# --- loading ------------------------------------------------------------------------------------------
+
+
+def view(tensor, size, stride, offset):
+    """A strided view; `offset` counts from the tensor's own first element."""
+    return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
+
+
+def fixed(tensor, stride):
+    """The tensor with the strides that the kernels expect."""
+    if tensor.stride() == stride or tensor.numel() == 0:
+        return tensor
+    if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride, strict=True)):
+        return tensor.as_strided(tensor.shape, stride)
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+NAMES = {
+    "torch": torch,
+    "ops": torch.ops,
+    "empty": torch.empty_strided,
+    "view": view,
+    "fixed": fixed,
+    "device": torch.device,
+    **{short(d): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
+    **{
+        short(d): d
+        for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+    },
+}
+
+
+def load(source, runs):
+    """Execute the wrapper's text; `runs` are the loaded kernels.  The callable keeps autograd out of the ATen calls."""
+    namespace = {**NAMES, **runs, **source.constants}
+    exec(compile(source.python, f"<minicompile wrapper {len(source.python)}>", "exec"), namespace)  # noqa: S102
+    body = namespace["call"]
+
+    def call(*args):
+        if len(args) == 1 and isinstance(args[0], (list, tuple)):
+            args = args[0]
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return body(args)
+        return body(args)
+
+    call.source = source
+    return call

@@ -1,0 +1,228 @@
+"""What a loop nest reads and writes, as addresses; and how two loop nests can be laid on top of each other.
+
+Goes in: IR buffers and layouts.  Comes out: `SchedulerNode`s in a normal form (loops ordered by memory, split where a reshape needs
+it, merged where contiguous), and `match_loops`, which finds the renaming of loop variables under which two nests touch a shared
+buffer at the same address at the same time.  Mirrors `torch/_inductor/dependencies.py` and `SizeVarAllocator`.  Chapter 10.
+"""
+
+import dataclasses
+
+from . import ir
+from .indexing import FloorDiv, Mod, Var, delinearize, flatten, index
+from .ir import Buffer, Expr, IndexExpr, Load
+
+
+@dataclasses.dataclass
+class SchedulerNode:
+    """One buffer's loop nest in normal form.  `outer` run over the result, `inner` are reduced away (empty: pointwise)."""
+
+    buffer: Buffer
+    outer: tuple
+    inner: tuple
+    body: Expr
+    store: object  # Index: the address written, over `outer`
+    kind: str = "pointwise"  # or the reduction's kind
+
+    @property
+    def name(self):
+        return self.buffer.name
+
+    @property
+    def is_reduction(self):
+        return self.kind != "pointwise"
+
+    def renamed(self, mapping, outer, inner, memo=None):
+        body = ir.transform(self.body, mapping, memo=memo)
+        return dataclasses.replace(self, outer=outer, inner=inner, body=body, store=self.store.substitute(mapping))
+
+    def __str__(self):
+        loops = ", ".join(f"{v} < {v.size}" for v in self.outer)
+        inner = " | " + ", ".join(f"{v} < {v.size}" for v in self.inner) if self.inner else ""
+        return f"{self.name}[{self.store}] = {self.kind}({loops}{inner}): {self.body}"
+
+
+class Addresses:
+    """The address of each load, remembered."""
+
+    def __init__(self, layouts):
+        self.layouts, self.known = layouts, {}
+
+    def of(self, load):
+        found = self.known.get(load)
+        if found is None:
+            found = self.known[load] = self.layouts[load.buffer].address(load.position)
+        return found
+
+    def reads(self, node):
+        """(buffer, address) of every load of a node, each once, in a fixed order."""
+        return list(dict.fromkeys((load.buffer, self.of(load)) for load in ir.loads(node.body)))
+
+
+def node_indices(node, addresses):
+    """Every index that the loops of a node evaluate: addresses, and numbers made from loop variables."""
+    found = [node.store]
+    for sub in ir.walk(node.body):
+        if isinstance(sub, Load):
+            found.append(addresses.of(sub))
+        elif isinstance(sub, IndexExpr):
+            found.append(sub.index)
+    return list(dict.fromkeys(found))
+
+
+def make_node(buffer, addresses):
+    """The normal form of a Pointwise or Reduction buffer."""
+    data = buffer.data
+    inner, kind, body = (), "pointwise", data.body
+    if isinstance(data, ir.Reduction) and any(v.size != 1 for v in data.reduced):
+        inner, kind = data.reduced, data.kind
+    node = SchedulerNode(buffer, data.vars, inner, body, buffer.layout.address(data.vars), kind)
+    node = order_loops(split_loops(node, addresses), addresses)
+    return merge_loops([node], addresses)[0]
+
+
+# --- the normal form --------------------------------------------------------------------------------
+
+
+def _splits(node, addresses):
+    """A loop variable and the divisor at which an index asks for it to be split, or None."""
+    for value in node_indices(node, addresses):
+        for atom in value.atoms():
+            if isinstance(atom, (FloorDiv, Mod)) and len(atom.index.terms) == 1 and atom.index.constant == 0:
+                var, c = atom.index.terms[0]
+                if isinstance(var, Var) and c == 1 and all(isinstance(n, int) for n in (var.size, atom.divisor)):
+                    if var.size % atom.divisor == 0:
+                        return var, atom.divisor
+    return None
+
+
+def split_loops(node, addresses):
+    """Split loop variables until `v // d` and `v % d` are variables of their own."""
+    while found := _splits(node, addresses):
+        var, divisor = found
+        high, low = Var(f"{var.name}a", var.size // divisor), Var(f"{var.name}b", divisor)
+        mapping = {var: index(high) * divisor + index(low)}
+        outer, inner = (
+            tuple(w for v in vs for w in ((high, low) if v is var else (v,))) for vs in (node.outer, node.inner)
+        )
+        node = node.renamed(mapping, outer, inner)
+    return node
+
+
+def _size_hint(value):
+    return value if isinstance(value, int) else 1 << 20
+
+
+def order_loops(node, addresses):
+    """Outer loops by the strides of the store; reduced loops by the strides of the widest load."""
+
+    def step(address, var):
+        return _size_hint(address.coefficient(var))
+
+    outer = sorted((v for v in node.outer if v.size != 1), key=lambda v: -step(node.store, v))
+    inner = [v for v in node.inner if v.size != 1]
+    reads = [(len(a.vars()), a) for _, a in addresses.reads(node)]
+    if inner and reads:
+        widest = max(reads, key=lambda pair: pair[0])[1]
+        inner.sort(key=lambda v: -step(widest, v))
+    return dataclasses.replace(node, outer=tuple(outer), inner=tuple(inner))
+
+
+def merge_loops(nodes, addresses):
+    """Merge neighbouring loops wherever every index of every node allows it: contiguous tensors become one loop.
+
+    All nodes share their loops, except that a node may lack the inner ones.
+    """
+    full = max(nodes, key=lambda n: len(n.inner))
+    outer, inner = _merge(nodes, full.outer, addresses), _merge(nodes, full.inner, addresses)
+    mapping, loops = {}, []
+    for prefix, runs in (("x", outer), ("r", inner)):
+        variables = []
+        for run in runs:
+            var = Var(f"{prefix}{len(variables)}", ir.product(v.size for v in run))
+            variables.append(var)
+            mapping.update(zip(run, delinearize(index(var), tuple(v.size for v in run)), strict=True))
+        loops.append(tuple(variables))
+    memo = {}
+    return [n.renamed(mapping, loops[0], loops[1] if n.inner else (), memo) for n in nodes]
+
+
+def _merge(nodes, variables, addresses):
+    """Group variables into runs that can become one loop."""
+    values = list(dict.fromkeys(i for n in nodes for i in node_indices(n, addresses)))
+    nested = {a for i in values for atom in i.atoms() if isinstance(atom, (FloorDiv, Mod)) for a in atom.index.vars()}
+    runs = []
+    for var in variables:
+        last = runs[-1][-1] if runs else None
+        if last is not None and not {last, var} & nested:
+            if all(i.coefficient(last) == i.coefficient(var) * var.size for i in values):
+                runs[-1].append(var)
+                continue
+        runs.append([var])
+    return runs
+
+
+# --- laying two nests on top of each other -----------------------------------------------------------
+
+
+def refine(a, b):
+    """The coarsest sizes that both lists of sizes can be split into, with the split of each; None if there are none."""
+    a, b, common, split_a, split_b = list(a), list(b), [], [], []
+    i = j = 0
+    left, right = (a[0] if a else 1), (b[0] if b else 1)
+    part_a, part_b = [], []
+    # Works from the left: a common piece is what divides both.
+    while i < len(a) and j < len(b):
+        if left == right:
+            piece = left
+        elif isinstance(left, int) and isinstance(right, int) and max(left, right) % min(left, right) == 0:
+            piece = min(left, right)
+        else:
+            return None
+        common.append(piece)
+        part_a.append(len(common) - 1)
+        part_b.append(len(common) - 1)
+        left, right = (1 if left == piece else left // piece), (1 if right == piece else right // piece)
+        if left == 1:
+            split_a.append(part_a)
+            i, part_a = i + 1, []
+            left = a[i] if i < len(a) else 1
+        if right == 1:
+            split_b.append(part_b)
+            j, part_b = j + 1, []
+            right = b[j] if j < len(b) else 1
+    return (common, split_a, split_b) if i == len(a) and j == len(b) else None
+
+
+def _sorted_vars(address, variables):
+    """Variables by descending stride, when the address is affine and names every one of them."""
+    if not address.is_affine() or any(address.coefficient(v) == 0 for v in variables):
+        return None
+    return sorted(variables, key=lambda v: -_size_hint(address.coefficient(v)))
+
+
+def match_loops(first, second, address_first, address_second):
+    """Rename the loops of two nests so that the two addresses become one.
+
+    first, second: lists of variables.  Returns (mapping of first's variables, of second's, first's variables in refined
+    order as a list of lists), or None.
+    """
+    order_a, order_b = _sorted_vars(address_first, first), _sorted_vars(address_second, second)
+    if order_a is None or order_b is None:
+        return None
+    return pair_loops(order_a, order_b)
+
+
+def pair_loops(order_a, order_b, prefix="m"):
+    """Lay two loop orders of equal total size on top of each other, splitting loops where needed."""
+    refined = refine([v.size for v in order_a], [v.size for v in order_b])
+    if refined is None:
+        return None
+    common, split_a, split_b = refined
+    fresh = [Var(f"{prefix}{k}", n) for k, n in enumerate(common)]
+    maps, pieces = ({}, {}), {}
+    for mapping, order, split in ((maps[0], order_a, split_a), (maps[1], order_b, split_b)):
+        for var, part in zip(order, split, strict=True):
+            mapping[var] = flatten(tuple(index(fresh[k]) for k in part), tuple(common[k] for k in part))
+            if mapping is maps[0]:
+                pieces[var] = [fresh[k] for k in part]
+    return maps[0], maps[1], pieces

@@ -1,0 +1,115 @@
+"""Memory planning: when each buffer is allocated, whose memory it may take over, and when it is freed.
+
+Goes in: a `Schedule`.  Comes out: a `MemoryPlan`: for each group the buffers to allocate before it (fresh, or in a dead buffer's
+memory) and those to free after it.  Mirrors `torch/_inductor/codegen/wrapper.py`'s memory planning.  Taught in chapter 10.
+"""
+
+import dataclasses
+
+import torch
+
+from .dependencies import Addresses
+from .ir import Extern, MultiOutput, View
+
+
+@dataclasses.dataclass
+class MemoryPlan:
+    """allocate[k]: (name, name of the buffer whose memory it takes over, or None); free[k]: names dead after group k."""
+
+    allocate: list
+    free: list
+    storage: dict  # name -> the name under which its memory was first allocated
+
+    def __str__(self):
+        lines = []
+        for k, (new, dead) in enumerate(zip(self.allocate, self.free, strict=True)):
+            parts = [f"{name} in the memory of {old}" if old else name for name, old in new]
+            lines.append(f"{k}. allocate {', '.join(parts) or 'nothing'}; free {', '.join(dead) or 'nothing'}")
+        return "\n".join(lines)
+
+
+def may_alias(target):
+    """Can a result of this operator share memory with an argument?"""
+    return any(a.alias_info is not None for a in target._schema.arguments)
+
+
+def _own_memory(schedule):
+    """Buffers whose memory nothing else can see: those that our kernels write."""
+    own = {name for group in schedule.groups if group.kind not in ("extern", "output") for name in group.stored}
+    for group in schedule.groups:
+        if group.kind == "extern" and may_alias(group.nodes[0].data.target):
+            own -= set(group.reads)
+    return own - {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
+
+
+def _in_place(group, dead, new, layouts, addresses):
+    """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it overwrites."""
+    if group.kind != "loops" or group.inner:
+        return False
+    store = next(n.store for n in group.nodes if n.name == new)
+    reads = [address for n in group.nodes for name, address in addresses.reads(n) if name == dead]
+    return all(address is store for address in reads)
+
+
+def plan(schedule):
+    """Schedule -> MemoryPlan."""
+    layouts, groups = schedule.graph.layouts(), schedule.groups
+    addresses = Addresses(layouts)
+    outputs = {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
+    last = {}
+    for k, group in enumerate(groups):
+        for name in (*group.stored, *group.reads):
+            last[name] = k
+    for buffer in schedule.graph.buffers:  # a tuple lives as long as its parts
+        if isinstance(buffer.data, MultiOutput) and buffer.name in last:
+            last[buffer.data.source] = max(last.get(buffer.data.source, 0), last[buffer.name])
+    computed = {b.name for b in schedule.graph.buffers}
+    own, pool, result = _own_memory(schedule), [], MemoryPlan([], [], {})
+    for k, group in enumerate(groups):
+        dying = [n for n in group.reads if last[n] == k and n in computed and n not in outputs]
+        new = []
+        allocates = group.kind not in ("extern", "output") or _has_out(group)
+        for name in group.stored if allocates else ():
+            layout = layouts[name]
+            same = [n for n in pool if layouts[n] == layout]
+            same += [
+                n for n in dying if n in own and layouts[n] == layout and _in_place(group, n, name, layouts, addresses)
+            ]
+            old = same[0] if same else None
+            if old in pool:
+                pool.remove(old)
+            if old in dying:
+                own.discard(old)  # taken: not for the pool
+            new.append((name, old))
+            result.storage[name] = result.storage.get(old, old) if old else name
+        dead = dying + [n for n in group.stored if last[n] == k and n not in outputs]
+        pool += [n for n in dead if n in own]
+        result.allocate.append(new)
+        result.free.append(dead)
+    return result
+
+
+def _has_out(group):
+    data = group.nodes[0].data
+    return isinstance(data, Extern) and data.kind == "extern" and out_variant(data.target) is not None
+
+
+_OUT = {}
+
+
+def out_variant(target):
+    """The overload of an operator that writes into `out=`, or None.  Only for single results without further out arguments."""
+    if target not in _OUT:
+        packet, found = target.overloadpacket, None
+        if len(target._schema.returns) == 1 and not may_alias(target):
+            want = [(a.name, str(a.type)) for a in target._schema.arguments]
+            for name in packet.overloads():
+                overload = getattr(packet, name)
+                arguments = overload._schema.arguments
+                outs = [a for a in arguments if a.is_out]
+                if not torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "CPU"):
+                    continue  # made from the functional kernel and a copy
+                if len(outs) == 1 and [(a.name, str(a.type)) for a in arguments if not a.is_out] == want:
+                    found = (overload, outs[0].name)
+        _OUT[target] = found
+    return _OUT[target]

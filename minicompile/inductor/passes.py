@@ -1,0 +1,221 @@
+"""Passes over the lowered graph, before scheduling: dead code, and inlining of cheap producers into their consumers.
+
+Goes in: an `IRGraph`, with a buffer for every operator.  Comes out: an `IRGraph` with fewer, larger buffers, and a `FusionDecision`
+for each buffer that vanished.  Mirrors what `torch/_inductor/ir.py` decides in `realize_hint` and friends.  Taught in chapter 10.
+"""
+
+import dataclasses
+
+from . import ir
+from .indexing import index
+from .ir import Buffer, Extern, Load, MultiOutput, Pointwise, Scatter, View
+
+MAX_BODY = 160  # expressions in one body: beyond this a producer stays a buffer
+CHEAP = 4  # cost at or below which computing a value twice is better than storing it
+
+
+@dataclasses.dataclass
+class FusionDecision:
+    """Why two things became one, or why they did not.  bytes_saved: memory traffic that the fusion avoids."""
+
+    a: str
+    b: str
+    fused: bool
+    why: str
+    bytes_saved: object = 0
+
+    def __str__(self):
+        return f"{'fuse' if self.fused else 'keep'} {self.a} + {self.b}: {self.why} ({self.bytes_saved} bytes)"
+
+
+def buffer_reads(buffer):
+    """Names of the buffers that a buffer reads, in a fixed order."""
+    data = buffer.data
+    if isinstance(data, Extern):
+        return list(dict.fromkeys(v.buffer for v in data.views()))
+    if isinstance(data, MultiOutput):
+        return [data.source]
+    return list(dict.fromkeys(load.buffer for expr in loop_exprs(data) for load in ir.loads(expr)))
+
+
+def loop_exprs(data):
+    """The expressions of a loop nest."""
+    if isinstance(data, Scatter):
+        return (data.initial, data.body, *(ir.IndexExpr(i, ir.torch.int64) for i in data.position))
+    return (data.body,)
+
+
+def dead_code(graph):
+    """Drop buffers that nothing reads."""
+    live = {o.buffer for o in graph.outputs if isinstance(o, View)}
+    kept = []
+    for buffer in reversed(graph.buffers):
+        if buffer.name in live:
+            kept.append(buffer)
+            live.update(buffer_reads(buffer))
+    return dataclasses.replace(graph, buffers=kept[::-1])
+
+
+def split_arg(graph):
+    """argmax = the smallest number of a position whose element is the max (or NaN, if there is one): two plain reductions."""
+    buffers = []
+    for buffer in graph.buffers:
+        data = buffer.data
+        if isinstance(data, ir.Reduction) and data.kind in ("argmax", "argmin"):
+            best = f"{buffer.name}_best"
+            layout = dataclasses.replace(buffer.layout, dtype=data.body.dtype)
+            extreme = dataclasses.replace(data, kind=data.kind[3:])
+            buffers.append(Buffer(best, layout, extreme, buffer.origin))
+            wins = ir.op("eq", data.body, Load(best, tuple(map(index, data.vars)), data.body.dtype))
+            if data.body.dtype.is_floating_point:
+                wins = ir.op("logical_or", wins, ir.op("isnan", data.body))
+            count = ir.product(v.size for v in data.reduced)
+            number = ir.op("where", wins, ir.index_expr(ir.flat_position(data.reduced)), ir.index_expr(count))
+            buffer = dataclasses.replace(buffer, data=ir.Reduction(data.vars, data.reduced, "min", number))
+        buffers.append(buffer)
+    return dataclasses.replace(graph, buffers=buffers)
+
+
+def common_buffers(graph):
+    """Loop nests that compute the same thing with the same layout become one buffer (unless it is a graph output)."""
+    outputs = {o.buffer for o in graph.outputs if isinstance(o, View)}
+    known, renamed, kept = {}, {}, []
+    for buffer in graph.buffers:
+        data = buffer.data
+        if isinstance(data, ir.Loops):
+            for name in buffer_reads(buffer):
+                if name in renamed:
+                    layout = graph.layouts()[name]
+                    variables = ir.loop_vars(layout.size)
+                    data = replace_loads(
+                        data, name, variables, Load(renamed[name], tuple(map(index, variables)), layout.dtype)
+                    )
+            buffer = dataclasses.replace(buffer, data=data)
+            if buffer.name not in outputs and (data, buffer.layout) in known:
+                renamed[buffer.name] = known[data, buffer.layout]
+                continue
+            known.setdefault((data, buffer.layout), buffer.name)
+        elif isinstance(data, Extern):
+            names = {v.buffer for v in data.views() if v.buffer in renamed}
+            if names:
+                swap = lambda v: dataclasses.replace(v, buffer=renamed.get(v.buffer, v.buffer))  # noqa: E731
+                args, kwargs = ir.torch.utils._pytree.tree_map_only(View, swap, (data.args, data.kwargs))
+                buffer = dataclasses.replace(buffer, data=dataclasses.replace(data, args=args, kwargs=kwargs))
+        kept.append(buffer)
+    return dataclasses.replace(graph, buffers=kept)
+
+
+def bytes_moved(graph):
+    """Bytes that the loop nests would read and write if each were a kernel."""
+    layouts, total = graph.layouts(), 0
+    for buffer in graph.buffers:
+        if isinstance(buffer.data, ir.Loops):
+            total += sum(layouts[name].nbytes() for name in [buffer.name, *buffer_reads(buffer)])
+    return total
+
+
+def replace_loads(data, name, variables, body):
+    """Put a producer's body in place of every load of it."""
+
+    def replace(node):
+        if isinstance(node, Load) and node.buffer == name:
+            return ir.transform(body, dict(zip(variables, node.position, strict=True)))
+        return None
+
+    memo = {}
+
+    def expr(e):
+        return ir.transform(e, {}, replace, memo)
+
+    if isinstance(data, Scatter):
+        position = tuple(expr(ir.IndexExpr(i, ir.torch.int64)).index for i in data.position)
+        return dataclasses.replace(data, initial=expr(data.initial), body=expr(data.body), position=position)
+    return dataclasses.replace(data, body=expr(data.body))
+
+
+def _points(data):
+    """How many times the body of a loop nest runs."""
+    size = [v.size for v in data.vars]
+    if isinstance(data, ir.Reduction):
+        size += [v.size for v in data.reduced]
+    if isinstance(data, Scatter):
+        size = [v.size for v in data.points]
+    return ir.product(size)
+
+
+class Inliner:
+    """Walks the buffers in order and dissolves the cheap ones."""
+
+    def __init__(self, graph):
+        self.graph, self.decisions = graph, []
+        self.data = {b.name: b.data for b in graph.buffers}
+        self.layouts = graph.layouts()
+        self.pinned = {o.buffer for o in graph.outputs if isinstance(o, View)}
+        self.users = {}
+        for buffer in graph.buffers:
+            for name in buffer_reads(buffer):
+                self.users.setdefault(name, []).append(buffer.name)
+                if isinstance(buffer.data, (Extern, MultiOutput)):
+                    self.pinned.add(name)
+
+    def run(self):
+        gone = set()
+        for buffer in self.graph.buffers:
+            data = self.data[buffer.name]
+            if isinstance(data, Pointwise) and buffer.name not in self.pinned and self.users.get(buffer.name):
+                why = self.reason(buffer, data)
+                if why:
+                    self.dissolve(buffer, data, why)
+                    gone.add(buffer.name)
+        buffers = [dataclasses.replace(b, data=self.data[b.name]) for b in self.graph.buffers if b.name not in gone]
+        return dataclasses.replace(self.graph, buffers=buffers)
+
+    def uses(self, name):
+        """(consumer's data, load) for every distinct load of a buffer."""
+        found = []
+        for user in self.users[name]:
+            data = self.data[user]
+            sites = dict.fromkeys(load for e in loop_exprs(data) for load in ir.loads(e) if load.buffer == name)
+            found += [(data, load) for load in sites]
+        return found
+
+    def reason(self, buffer, data):
+        """Why this buffer should not exist, or None."""
+        price, reads, uses = ir.cost(data.body), ir.loads(data.body), self.uses(buffer.name)
+        size = len(ir.walk(data.body))
+        if size > 1 and any(size * len(uses) + len(ir.walk(e)) > MAX_BODY for d, _ in uses for e in loop_exprs(d)):
+            return None
+        if price <= 1 and not reads:
+            return "made of numbers only"
+        if price <= 1 and len(reads) == 1:
+            return "a copy or cast: cheaper to repeat than to store"
+        repeated = max((_ratio(_points(d), _points(data)) for d, _ in uses), default=1)
+        if len(uses) == 1 and repeated <= 1:
+            return "used once"
+        wide = [r for r in reads if self.layouts[r.buffer].numel() == buffer.layout.numel()]
+        if len({r.buffer for r in wide}) <= 1 and price * len(uses) * min(repeated, 8) <= CHEAP * 2 and repeated <= 2:
+            return "cheap, and its input would be read anyway"
+        return None
+
+    def dissolve(self, buffer, data, why):
+        saved = buffer.layout.nbytes() * 2
+        for user in self.users[buffer.name]:
+            self.data[user] = replace_loads(self.data[user], buffer.name, data.vars, data.body)
+            for name in dict.fromkeys(load.buffer for load in ir.loads(data.body)):
+                if user not in self.users.setdefault(name, []):
+                    self.users[name].append(user)
+            self.decisions.append(FusionDecision(buffer.name, user, True, why, saved))
+            saved = 0
+        for name in self.users:
+            if buffer.name in self.users[name]:
+                self.users[name].remove(buffer.name)
+
+
+def _ratio(a, b):
+    return a / max(b, 1) if isinstance(a, int) and isinstance(b, int) else 1 if a == b else 2
+
+
+def inline(graph):
+    """Dissolve cheap producers.  Returns (graph, decisions)."""
+    inliner = Inliner(graph)
+    return inliner.run(), inliner.decisions

@@ -1,0 +1,376 @@
+"""Fusion: which loop nests become one kernel, and why.
+
+Goes in: an `IRGraph`.  Comes out: a `Schedule`: groups in execution order, each with its nodes on common loops, the buffers that it
+has to store, and a `FusionDecision` for every pair that was looked at; bytes moved before and after.  Deterministic.
+Mirrors `torch/_inductor/scheduler.py`.  Taught in chapter 10.
+
+A group of loops runs `for outer: for inner`: a node covers both ("full"), or only the outer ones: results of reductions over
+the inner loops, and what is computed from these.  A group without reductions has no inner loops.
+"""
+
+import dataclasses
+import functools
+
+from . import ir, passes
+from .dependencies import Addresses, SchedulerNode, make_node, match_loops, merge_loops, pair_loops
+from .indexing import Var, index
+from .ir import Extern, MultiOutput, Pointwise, Reduction, View
+from .passes import FusionDecision, buffer_reads
+
+MAX_NODES = 64  # in one kernel: compile time grows faster than the gain beyond
+MIN_PARALLEL = 16  # outer iterations that a group with several passes needs, when the passes are long
+LONG_PASS = 1 << 16
+
+
+@dataclasses.dataclass
+class Group:
+    """One kernel (kind "loops"), or one buffer that is emitted by itself (kind "scatter", "scan", "extern", "output")."""
+
+    kind: str
+    nodes: list  # SchedulerNode, or the Buffer itself for other kinds
+    outer: tuple = ()
+    inner: tuple = ()
+    stored: tuple = ()  # names that something outside reads
+    reads: tuple = ()  # names read from outside
+
+    @property
+    def names(self):
+        return [n.name for n in self.nodes]
+
+    def __str__(self):
+        head = f"{self.kind} {' + '.join(self.names)}"
+        if self.kind != "loops":
+            return f"{head}: {self.nodes[0]}"
+        loops = ", ".join(f"{v} < {v.size}" for v in self.outer)
+        loops += " | " + ", ".join(f"{v} < {v.size}" for v in self.inner) if self.inner else ""
+        body = "\n".join(
+            f"    {n.name}{'' if n.name in self.stored else ' (local)'} = {n.kind}: {n.body}" for n in self.nodes
+        )
+        return f"{head}  ({loops})\n{body}"
+
+
+@dataclasses.dataclass
+class Schedule:
+    """What the code generators take."""
+
+    graph: object
+    groups: list
+    decisions: list
+    bytes_before: object = 0
+    bytes_after: object = 0
+
+    def __str__(self):
+        lines = [f"{k}. {group}" for k, group in enumerate(self.groups)]
+        return "\n".join([*lines, f"bytes moved: {self.bytes_before} before fusion, {self.bytes_after} after"])
+
+    __repr__ = __str__
+
+    def why(self):
+        """The table of decisions, as text."""
+        return "\n".join(map(str, self.decisions))
+
+
+class Scheduler:
+    def __init__(self, graph):
+        self.graph, self.decisions = graph, []
+        self.layouts = graph.layouts()
+        self.addresses = Addresses(self.layouts)
+        self.groups = [self.make_group(b) for b in graph.buffers]
+        self.users = {}
+        for buffer in graph.buffers:
+            for name in buffer_reads(buffer):
+                self.users.setdefault(name, set()).add(buffer.name)
+        self.outputs = {o.buffer for o in graph.outputs if isinstance(o, View)}
+        self.producer = {b.name: k for k, b in enumerate(graph.buffers)}  # name -> number of its group
+        self.depends = [{self.producer[n] for n in buffer_reads(b) if n in self.producer} for b in graph.buffers]
+        self.refused = {}
+
+    def make_group(self, buffer):
+        if isinstance(buffer.data, (Pointwise, Reduction)):
+            node = make_node(buffer, self.addresses)
+            return Group("loops", [node], node.outer, node.inner)
+        kinds = {Extern: "extern", MultiOutput: "output"}
+        return Group(kinds.get(type(buffer.data), type(buffer.data).__name__.lower()), [buffer])
+
+    # --- the loop ---
+
+    def run(self, fuse=True):
+        while fuse and self.fuse_round():
+            pass
+        self.finish()
+        after = self.bytes_moved()
+        order = self.topological()
+        return Schedule(self.graph, [self.groups[k] for k in order], self.decisions, 0, after)
+
+    def fuse_round(self):
+        """Try every pair that shares a buffer, most bytes first.  True when something fused."""
+        progress = False
+        for score, a, b in self.candidates():
+            if (
+                self.groups[a] is None
+                or self.groups[b] is None
+                or len(self.groups[a].nodes + self.groups[b].nodes) > MAX_NODES
+            ):
+                continue
+            key = (tuple(self.groups[a].names), tuple(self.groups[b].names))
+            if key in self.refused:
+                continue
+            fused, why = self.try_fuse(a, b)
+            self.decisions.append(
+                FusionDecision("+".join(key[0]), "+".join(key[1]), fused is not None, why, score if fused else 0)
+            )
+            if fused is None:
+                self.refused[key] = why
+                continue
+            self.replace(a, b, fused)
+            progress = True
+        return progress
+
+    def candidates(self):
+        """(bytes shared, first, second), best first, ties by order."""
+        touching = {}
+        for k, group in enumerate(self.groups):
+            if group is not None and group.kind == "loops":
+                for name in self.touched(group):
+                    touching.setdefault(name, []).append(k)
+        scores = {}
+        for name, members in touching.items():
+            nbytes = _hint(self.layouts[name].nbytes())
+            for i, a in enumerate(members):
+                for b in members[i + 1 : i + 17]:  # a buffer that everybody reads: neighbours only
+                    scores[a, b] = scores.get((a, b), 0) + nbytes * (2 if self.producer.get(name) in (a, b) else 1)
+        return sorted(((s, a, b) for (a, b), s in scores.items()), key=lambda t: (-t[0], t[1], t[2]))
+
+    def touched(self, group):
+        return dict.fromkeys([*group.names, *(name for n in group.nodes for name, _ in self.addresses.reads(n))])
+
+    def reaches(self, source, target, skip_direct=False):
+        """Does group `target` depend on group `source` (through others, with skip_direct)?"""
+        stack, seen = [d for d in self.depends[target] if not (skip_direct and d == source)], set()
+        while stack:
+            k = stack.pop()
+            if k == source:
+                return True
+            if k not in seen:
+                seen.add(k)
+                stack.extend(self.depends[k])
+        return False
+
+    def replace(self, a, b, fused):
+        self.groups[a], self.groups[b] = fused, None
+        self.depends[a] = (self.depends[a] | self.depends[b]) - {a, b}
+        self.depends[b] = set()
+        for deps in self.depends:
+            if b in deps:
+                deps.discard(b)
+                deps.add(a)
+        for name in fused.names:
+            self.producer[name] = a
+
+    def topological(self):
+        order, done = [], set()
+
+        def visit(k):
+            stack = [(k, iter(sorted(self.depends[k])))]
+            done.add(k)
+            while stack:
+                top, rest = stack[-1]
+                following = next((d for d in rest if d not in done), None)
+                if following is None:
+                    order.append(top)
+                    stack.pop()
+                else:
+                    done.add(following)
+                    stack.append((following, iter(sorted(self.depends[following]))))
+
+        for k, group in enumerate(self.groups):
+            if group is not None and k not in done:
+                visit(k)
+        return order
+
+    # --- one pair ---
+
+    def try_fuse(self, a, b):
+        """(fused group or None, why)."""
+        if self.reaches(a, b, skip_direct=True) or self.reaches(b, a, skip_direct=True):
+            return None, "another kernel lies between them"
+        if a in self.depends[b] or b not in self.depends[a]:
+            first, second = self.groups[a], self.groups[b]
+        else:
+            first, second = self.groups[b], self.groups[a]
+        if first.nodes[0].buffer.layout.device != second.nodes[0].buffer.layout.device:
+            return None, "on different devices"
+        why = "loops do not match"
+        for mapping in self.mappings(first, second):
+            fused, why = self.overlay(first, second, *mapping)
+            if fused is not None:
+                return fused, why
+        return None, why
+
+    def mappings(self, first, second):
+        """Candidate (outer, inner, renaming of first's loops, of second's) that put both groups on common loops.
+
+        The loops are matched by the address at which both touch a shared buffer, largest buffer first, and at last in order.
+        """
+        shared = [n for n in self.touched(first) if n in self.touched(second)]
+        shared.sort(key=lambda n: -_hint(self.layouts[n].numel()))
+        lead, other = (first, second) if first.inner or not second.inner else (second, first)
+        ways = [
+            functools.partial(match_loops, address_first=x, address_second=y)
+            for name in shared
+            for x in self.addresses_of(lead, name)[:2]
+            for y in self.addresses_of(other, name)[:2]
+        ]
+        for pair in [*ways, pair_loops]:
+            for whole in (True, False):
+                found = common_loops(lead, other, pair, whole)
+                if found:
+                    outer, inner, map_lead, map_other = found
+                    yield (outer, inner, map_lead, map_other) if lead is first else (outer, inner, map_other, map_lead)
+
+    def addresses_of(self, group, name):
+        found = [n.store for n in group.nodes if n.name == name]
+        found += [address for n in group.nodes for read, address in self.addresses.reads(n) if read == name]
+        return list(dict.fromkeys(found))
+
+    def overlay(self, first, second, outer, inner, map_a, map_b):
+        """Put both groups on common loops, if every dependency between them allows it."""
+        nodes = []
+        for group, mapping in ((first, map_a), (second, map_b)):
+            memo = {}
+            for node in group.nodes:
+                used = {x for v in node.outer + node.inner for x in mapping[v].vars()}
+                nodes.append(node.renamed(mapping, outer, inner if used & set(inner) else (), memo))
+        why = self.illegal(nodes, len(first.nodes), outer, inner)
+        if why:
+            return None, why
+        nodes = merge_loops(nodes, self.addresses)
+        loops = max(nodes, key=lambda n: len(n.inner))
+        return Group("loops", nodes, loops.outer, loops.inner), "share " + ", ".join(
+            n for n in self.touched(first) if n in self.touched(second)
+        )
+
+    def illegal(self, nodes, split, outer, inner):
+        """Why the nodes cannot run on these loops, or None."""
+        inner_set, stores = set(inner), {n.name: n for n in nodes[:split]}
+        for node in nodes:
+            if node.is_reduction and set(node.inner) != inner_set:
+                return "a reduction would run over other loops"
+            if node.store.vars() & inner_set and (node.is_reduction or not node.inner):
+                return "a result would depend on the reduced loops"
+        for node in nodes[split:]:
+            for name, address in self.addresses.reads(node):
+                source = stores.get(name)
+                if source is None:
+                    continue
+                if address is not source.store:
+                    return f"{node.name} reads {name} at another place than it is written"
+                if source.inner and not source.is_reduction and not node.inner:
+                    return f"{node.name} needs all of {name}"
+        passes = levels(nodes)
+        size, outer_size = _hint(ir.product(v.size for v in inner)), _hint(ir.product(v.size for v in outer))
+        if inner and max(passes.values()) > 0 and outer_size < MIN_PARALLEL and size > LONG_PASS:
+            deep = any(n.inner and passes[n.name] > 0 for n in nodes)
+            if deep:
+                return "few outer iterations: the passes run in parallel by themselves"
+        return None
+
+    # --- the end ---
+
+    def finish(self):
+        """Which buffers must be stored, and what each group reads from outside."""
+        for group in self.groups:
+            if group is None:
+                continue
+            names = set(group.names)
+            if group.kind == "loops":
+                group.stored = tuple(n for n in group.names if n in self.outputs or self.users.get(n, set()) - names)
+                group.nodes = merge_loops(group.nodes, self.addresses)
+                loops = max(group.nodes, key=lambda n: len(n.inner))
+                group.outer, group.inner = loops.outer, loops.inner
+                group.reads = tuple(n for n in self.touched(group) if n not in names)
+            else:
+                group.stored, group.reads = tuple(group.names), tuple(buffer_reads(group.nodes[0]))
+
+    def bytes_moved(self):
+        """Bytes that all kernels read and write: every buffer a group touches counts once."""
+        total = 0
+        for group in self.groups:
+            if group is not None and group.kind == "loops":
+                names = set(group.names)
+                kept = [n for n in group.names if n in self.outputs or self.users.get(n, set()) - names]
+                total += sum(
+                    self.layouts[n].nbytes() for n in [*kept, *(n for n in self.touched(group) if n not in names)]
+                )
+        return total
+
+
+def levels(nodes):
+    """The pass in which each node of a group runs: a full node that needs a reduction's result runs one pass later.
+
+    Outer nodes run at the end of the pass of what they need; before the first (-1) when they need no pass.
+    """
+    by_name, result = {n.name: n for n in nodes}, {}
+    for node in nodes:
+        level = 0 if node.inner else -1
+        for name in dict.fromkeys(load.buffer for load in ir.loads(node.body)):
+            source = by_name.get(name)
+            if source is not None and source is not node:
+                after = node.inner and (source.is_reduction or not source.inner)
+                level = max(level, result[name] + (1 if after else 0))
+        result[node.name] = level
+    return result
+
+
+def common_loops(lead, other, pair, whole):
+    """Loops for two groups, split after the leader's: (outer, inner, renaming of the leader's, of the other's) or None.
+
+    whole: the other's loops lie on all of the leader's; else on its outer ones (and, if it has any, inner on inner).
+    """
+    full, target = lead.outer + lead.inner, other.outer + other.inner
+    if whole or not lead.inner:
+        if (not whole) or not _equal(full, target):
+            return None
+        paired = pair(full, target)
+        if paired is None:
+            return None
+        map_lead, map_other, pieces = paired
+        return _flat(pieces, lead.outer), _flat(pieces, lead.inner), map_lead, map_other
+    outer = pair(lead.outer, other.outer) if _equal(lead.outer, other.outer) else None
+    if outer is None:
+        return None
+    kept = {v: Var(f"q{k}", v.size) for k, v in enumerate(lead.inner)}
+    inner = ({v: index(w) for v, w in kept.items()}, {}, {v: [w] for v, w in kept.items()})
+    if other.inner:
+        inner = pair_loops(lead.inner, other.inner, "q") if _equal(lead.inner, other.inner) else None
+        if inner is None:
+            return None
+    return _flat(outer[2], lead.outer), _flat(inner[2], lead.inner), outer[0] | inner[0], outer[1] | inner[1]
+
+
+def _flat(pieces, variables):
+    return tuple(p for v in variables for p in pieces[v])
+
+
+def _equal(a, b):
+    return ir.product(v.size for v in a) == ir.product(v.size for v in b)
+
+
+def _hint(value):
+    return value if isinstance(value, int) else 1 << 20
+
+
+def schedule(graph, fuse=True):
+    """IRGraph -> Schedule."""
+    graph = passes.common_buffers(passes.split_arg(passes.dead_code(graph)))
+    decisions, before = [], passes.bytes_moved(graph)
+    if fuse:
+        graph, decisions = passes.inline(graph)
+    scheduler = Scheduler(graph)
+    scheduler.decisions += decisions
+    result = scheduler.run(fuse)
+    result.bytes_before = before
+    return result
+
+
+__all__ = ["Group", "Schedule", "SchedulerNode", "levels", "schedule"]
