@@ -13,6 +13,7 @@ runs them in a loop (`run_resume_functions`), so that a loop with a break in its
 """
 
 import dataclasses
+import types
 import weakref
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from .codegen import PyCodegen
 from .symbolic_convert import UnboundVariable, instructions_of
 from .variables.base import unsupported
 
-CO_VARARGS, CO_VARKEYWORDS = 0x04, 0x08
+CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
 
 
 @dataclasses.dataclass
@@ -82,20 +83,22 @@ def resume_code(original, place, bound, local_names):
 
 
 def _make_resume_code(original, place, bound, local_names):
-    stack_names = [f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound]
-    arguments = [*local_names, *stack_names]
+    arguments = [*local_names, *(f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound)]
     instructions, _ = instructions_of(original)
-    start = prologue_length(instructions)
-    inner = {i.argval for i in instructions[start:] if i.opname == "MAKE_CELL"}  # cells of inlined comprehensions
+    inner = cells_made_inside(instructions)
     if inner & live_sets(instructions)[place]:
         unsupported("resume inside a comprehension", "a comprehension with a cell of its own cannot be re-entered")
     freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
+    body = _copy(instructions)
     prologue = [Instruction("COPY_FREE_VARS", len(freevars))] if freevars else []
+    if original.co_flags & CO_GENERATOR:
+        prologue += [Instruction("RETURN_GENERATOR"), Instruction("POP_TOP")]
     prologue.append(Instruction("RESUME", 0))
     for k, is_bound in enumerate(bound):
         opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
         prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
-    body = _copy(instructions)
+    if place > 0 and body[place - 1].opname == "YIELD_VALUE":  # stop at once, where `throw` finds the same handlers
+        prologue += [Instruction("LOAD_CONST", None, None), replace(body[place - 1])]
     prologue.append(Instruction("JUMP", None, body[place]))
     line = instructions[place].line or original.co_firstlineno
     for instruction in prologue:
@@ -121,6 +124,42 @@ def _make_resume_code(original, place, bound, local_names):
         unsupported("resume function", "its bytecode does not decode to what was assembled")
     origins[code] = ResumeOrigin(original, places)
     return code, arguments
+
+
+def cells_made_inside(instructions):
+    """The cells of inlined comprehensions: made in the middle of the code, not in its prologue."""
+    return {i.argval for i in instructions[prologue_length(instructions) :] if i.opname == "MAKE_CELL"}
+
+
+def emit_suspended_generator(codegen, frame, started):
+    """Build a real generator that stands where the translator of a generator's frame stands.
+
+    It is made by a resume function of the generator's code, which yields at once when it is not a new one.
+    """
+    if frame.handling:
+        unsupported("generator alive at a graph break", "a generator stands in an exception handler when the graph breaks")
+    place = frame.pointer if started else prologue_length(frame.instructions)
+    names = tuple(frame.locals)
+    code, _ = resume_code(frame.code, place, (True,) * len(frame.stack), names)
+    codegen.push_function(make_suspended_generator)
+    codegen.load_const(code)
+    codegen.load_source(frame.globals_source or frame.globals_source_of(frame.globals_dict))
+    for name in code.co_freevars:
+        codegen(frame.cells[name])
+    codegen.build_tuple(len(code.co_freevars))
+    for tracker in [*frame.locals.values(), *frame.stack]:
+        codegen(tracker)
+    codegen.build_tuple(len(names) + len(frame.stack))
+    codegen.load_const(started)
+    codegen.call_function(5)
+
+
+def make_suspended_generator(code, globals_dict, cells, arguments, started):
+    """Called by the new bytecode; see emit_suspended_generator."""
+    generator = types.FunctionType(code, globals_dict, None, None, cells)(*arguments)
+    if started:
+        next(generator)
+    return generator
 
 
 def _copy(instructions):

@@ -6,7 +6,7 @@ Mirrors `torch/_dynamo/variables/functions.py` (LocalGeneratorObjectVariable).  
 
 import types
 
-from .base import ObservedException, VariableTracker, unsupported
+from .base import ObservedException, VariableTracker
 
 
 class GeneratorVariable(VariableTracker):
@@ -114,11 +114,20 @@ class GeneratorVariable(VariableTracker):
         tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
 
     def reconstruct(self, codegen):
-        unsupported(
-            "generator alive at a graph break",
-            f"the generator {self.frame.code.co_qualname} is in the middle of its body when the graph breaks",
-            "turn it into a list first",
-        )
+        from ..resume import emit_suspended_generator
+
+        if self.finished:
+            codegen.push_function(exhausted_generator)
+            return codegen.call_function(0)
+        emit_suspended_generator(codegen, self.frame, self.started)
 
     def __repr__(self):
         return f"GeneratorVariable({self.frame.code.co_qualname})"
+
+
+def exhausted_generator():
+    """What a finished generator looks like from outside."""
+    generator = (item for item in ())
+    for _ in generator:
+        pass
+    return generator
