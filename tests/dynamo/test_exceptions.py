@@ -1,0 +1,174 @@
+"""Exceptions as values during capture, against eager."""
+
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+class Custom(ValueError):
+    def __init__(self, code, detail="none"):
+        super().__init__(f"code {code}")
+        self.code, self.detail = code, detail
+
+    def __str__(self):
+        return f"<{self.code}>"
+
+
+class Plain(Exception):
+    pass
+
+
+def test_attributes_and_text():
+    def f(x):
+        found = []
+        try:
+            raise Custom(3, detail="x")
+        except ValueError as e:
+            found += [e.args, e.code, e.detail, str(e), isinstance(e, Custom), type(e).__name__]
+        try:
+            raise Plain
+        except Plain as e:
+            found += [e.args, str(e), repr(e), e.__cause__, e.__context__, e.__suppress_context__]
+        try:
+            raise KeyError("k")
+        except (IndexError, LookupError) as e:
+            found += [str(e), repr(e), e.args[0]]
+        return x + len(found), found
+
+    same(lambda: (f, [(X,), (X,)]))
+
+
+def test_cause_context_and_reraise():
+    def f(x):
+        try:
+            try:
+                raise KeyError("inner")
+            except KeyError as inner:
+                raise Custom(1) from inner
+        except Custom as e:
+            a = type(e.__cause__), e.__context__ is e.__cause__, e.__suppress_context__
+        try:
+            try:
+                {}["missing"]
+            except KeyError:
+                try:
+                    raise
+                finally:
+                    x = x + 1
+        except KeyError as e:
+            b = e.args, e.__cause__
+        try:
+            try:
+                [].pop()
+            except IndexError:
+                raise Plain("second") from None
+        except Plain as e:
+            c = type(e.__context__), e.__cause__, e.__suppress_context__
+        return x, a, b, c
+
+    same(lambda: (f, [(X,), (X,)]))
+
+
+def test_exception_objects_outlive_the_frame():
+    def program():
+        log = []
+
+        def f(x):
+            try:
+                raise Custom(5)
+            except Custom as e:
+                e.extra = x * 2
+                log.append(e)
+            return x + 1
+
+        def state():
+            e = log[-1]
+            return len(log), type(e), e.args, e.code, e.detail, e.extra
+
+        return f, [(X,), (X,)], state
+
+    same(program)
+
+
+def test_else_finally_order_and_loops():
+    def f(x):
+        order = []
+        for i in range(4):
+            try:
+                order.append(("try", i))
+                if i == 1:
+                    continue
+                if i == 2:
+                    raise Plain(i)
+                if i == 3:
+                    break
+            except Plain as e:
+                order.append(("except", e.args))
+            else:
+                order.append("else")
+            finally:
+                order.append("finally")
+        return x, order
+
+    same(lambda: (f, [(X,)]))
+
+
+def test_caught_by_a_caller():
+    def inner(d, k):
+        return d[k]
+
+    def middle(d, k):
+        try:
+            return inner(d, k)
+        finally:
+            d["seen"] = True
+
+    def f(x):
+        d = {}
+        try:
+            middle(d, "a")
+        except KeyError as e:
+            return x + 1, e.args, d
+
+    same(lambda: (f, [(X,)]))
+
+
+def test_escaping_exception_is_eagers():
+    def f(x, k):
+        y = x + 1
+        if k > 1:
+            raise Custom(k, detail="out")
+        return y
+
+    same(lambda: (f, [(X, 1), (X, 2), (X, 1)]), fullgraph=False)
+
+
+def test_stop_iteration_value_and_notes():
+    def gen():
+        yield 1
+        return 7
+
+    def f(x):
+        g = gen()
+        next(g)
+        try:
+            next(g)
+        except StopIteration as stop:
+            stop.add_note("hello")
+            return x + stop.value, stop.__notes__
+
+    same(lambda: (f, [(X,)]))
+
+
+def test_exceptions_as_values():
+    def f(x, given):
+        made = ValueError("a", 2)
+        kinds = (KeyError, Custom)
+        return x, made.args, isinstance(made, kinds), issubclass(Custom, kinds), given.args[0] + 1, made
+
+    def g(x, given):
+        *rest, made = f(x, given)
+        return rest, type(made), made.args
+
+    same(lambda: (g, [(X, ValueError(3)), (X, ValueError(4))]))

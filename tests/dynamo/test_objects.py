@@ -1,0 +1,805 @@
+"""Objects and classes of the user during capture, against eager."""
+
+import abc
+import collections
+import dataclasses
+import enum
+import functools
+from typing import NamedTuple
+
+import pytest
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+# --- attributes -------------------------------------------------------------------------------------
+class Point:
+    scale = 2.0
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    def total(self):
+        return self.a + self.b
+
+    @property
+    def double(self):
+        return self.a * 2
+
+    @double.setter
+    def double(self, value):
+        self.a = value / 2
+
+    @staticmethod
+    def static(x):
+        return x + 1
+
+    @classmethod
+    def make(cls, x):
+        return cls(x, cls.scale)
+
+    @functools.cached_property
+    def cached(self):
+        return self.a * 10
+
+
+def test_reads_of_every_kind():
+    def program():
+        p = Point(3.0, 4)
+
+        def f(x):
+            return x * p.total() + p.double + p.static(p.scale) + Point.make(1.0).total() + Point.static(2) + p.cached
+
+        return f, [(X,), (X,)], lambda: dict(p.__dict__)
+
+    same(program, recompiles=None)
+
+
+def test_changes_between_calls_are_noticed():
+    def program():
+        class P(Point):
+            pass
+
+        p = P(3.0, 4)
+
+        def f(x):
+            return x * p.a + p.scale + p.total()
+
+        def instance_attribute():
+            p.a = 5.0
+
+        def class_attribute():
+            Point.scale = 3.0
+
+        def shadow_by_subclass():
+            P.scale = 4.0
+
+        def shadow_by_instance():
+            p.scale = 5.0
+
+        def method():
+            P.total = lambda self: 100
+
+        def instance_method():
+            p.total = lambda: 200
+
+        def other_class():
+            p.__class__ = Point
+
+        def undo():
+            Point.scale = 2.0
+
+        changes = [instance_attribute, class_attribute, shadow_by_subclass, shadow_by_instance, method, instance_method]
+        steps = [(X,)]
+        for change in [*changes, other_class, undo]:
+            steps += [change, (X,)]
+        return f, steps
+
+    same(program)
+
+
+def test_attribute_that_appears():
+    def program():
+        p = Point(1.0, 2)
+
+        def f(x):
+            return x + getattr(p, "extra", 0) + (1 if hasattr(p, "more") else 2) + len(vars(p))
+
+        def add():
+            p.extra = 7
+
+        def add_to_class():
+            Point.more = 1
+
+        def remove():
+            del Point.more
+
+        return f, [(X,), add, (X,), add_to_class, (X,), remove, (X,)]
+
+    same(program)
+
+
+def test_writes_are_replayed_once_and_in_place():
+    def program():
+        p = Point(1.0, 2)
+
+        def f(x):
+            p.a += 1
+            p.double = p.double + 4
+            p.new = x * 2
+            del p.b
+            p.b = p.a
+            p.__dict__["raw"] = 5
+            return x + p.a, p
+
+        return f, [(X,), (X,)], lambda: dict(p.__dict__)
+
+    same(program)
+
+
+def test_delete_and_missing():
+    def program():
+        p = Point(1.0, 2)
+
+        def f(x):
+            if hasattr(p, "a"):
+                del p.a
+            try:
+                return p.a
+            except AttributeError as e:
+                return x + 1, e.args
+            return x
+
+        return f, [(X,), (X,)], lambda: dict(p.__dict__)
+
+    same(program)
+
+
+def test_getattr_setattr_getattribute():
+    class Proxy:
+        def __init__(self):
+            object.__setattr__(self, "store", {"a": 2})
+
+        def __getattr__(self, name):
+            try:
+                return self.store[name]
+            except KeyError:
+                raise AttributeError(name) from None
+
+        def __setattr__(self, name, value):
+            self.store[name] = value * 2
+
+        def __delattr__(self, name):
+            del self.store[name]
+
+    class Doubling:
+        def __init__(self, a):
+            self.a = a
+
+        def __getattribute__(self, name):
+            value = super().__getattribute__(name)
+            return value * 2 if name == "a" else value
+
+    def program():
+        p, d = Proxy(), Doubling(4)
+
+        def f(x):
+            p.b = p.a + 1
+            p.c = 1
+            del p.c
+            d.a = d.a + 1
+            return x + p.b + d.a + Doubling(3).a, getattr(p, "nope", "none")
+
+        return f, [(X,), (X,)], lambda: (p.store, d.__dict__)
+
+    same(program)
+
+
+def test_user_descriptor():
+    class Positive:
+        def __set_name__(self, owner, name):
+            self.name = "_" + name
+
+        def __get__(self, instance, owner):
+            return self if instance is None else getattr(instance, self.name)
+
+        def __set__(self, instance, value):
+            if value < 0:
+                raise ValueError("negative")
+            setattr(instance, self.name, value)
+
+    class Lazy:
+        def __init__(self, function):
+            self.function = function
+
+        def __get__(self, instance, owner):
+            value = self.function(instance)
+            instance.__dict__[self.function.__name__] = value
+            return value
+
+    class Account:
+        amount = Positive()
+
+        def __init__(self, amount):
+            self.amount = amount
+
+        @Lazy
+        def twice(self):
+            return self.amount * 2
+
+    def program():
+        a = Account(3)
+
+        def f(x):
+            a.amount = a.amount + 1
+            try:
+                a.amount = -1
+            except ValueError as e:
+                return x + a.amount + a.twice, str(e)
+
+        return f, [(X,), (X,)], lambda: dict(a.__dict__)
+
+    same(program)
+
+
+def test_slots():
+    class Slotted:
+        __slots__ = ("a", "b")
+
+        def __init__(self, a):
+            self.a = a
+
+    def program():
+        s = Slotted(2.0)
+
+        def f(x):
+            t = Slotted(x)
+            t.b = t.a * s.a
+            s.b = 3
+            try:
+                t.c = 1
+            except AttributeError:
+                t.a = 5
+            return t, t.b + s.b, hasattr(Slotted(1), "b")
+
+        def change():
+            s.a = 7.0
+
+        return lambda x: f(x)[1:], [(X,), change, (X,)], lambda: (s.a, s.b)
+
+    same(program)
+
+
+# --- objects made during capture -----------------------------------------------------------------------
+@dataclasses.dataclass(order=True)
+class Data:
+    a: int
+    b: list = dataclasses.field(default_factory=list)
+    c: int = dataclasses.field(default=0, compare=False)
+
+    def __post_init__(self):
+        self.c = self.a + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: object
+    b: int = 2
+
+
+def test_dataclasses():
+    def f(x):
+        d, e = Data(1, [x]), Data(1)
+        d.b.append(2)
+        fr = Frozen(x)
+        try:
+            fr.b = 1
+        except dataclasses.FrozenInstanceError as error:
+            e.b.append(str(error))
+        changed = dataclasses.replace(fr, b=5)
+        return d, e, x + d.c, Data(1) == Data(1), Data(1) < Data(2), Data(3) != Data(1), changed, repr(Data(4, [1]))
+
+    same(lambda: (f, [(X,), (X,)]))
+
+
+def test_new_objects_refer_to_each_other():
+    class Node:
+        def __init__(self, value, parent=None):
+            self.value, self.parent, self.children = value, parent, []
+            if parent is not None:
+                parent.children.append(self)
+
+    def program():
+        registry = []
+
+        def f(x):
+            root = Node(x)
+            child = Node(x + 1, root)
+            registry.append(root)
+            return child
+
+        def state():
+            root = registry[-1]
+            return len(registry), root.children[0].parent is root, root.value, root.children[0].value
+
+        return (lambda x: f(x).parent.value), [(X,), (X,)], state
+
+    same(program)
+
+
+def test_identity_and_type_survive():
+    def program():
+        p = Point(1, 2)
+
+        def f(x):
+            q = Point(x, 1)
+            q.other = p
+            return q, q is p, p.__class__ is Point, type(q) is Point, q.__class__.__name__, isinstance(q, Point)
+
+        def g(x):
+            q, *rest = f(x)
+            return q.other is p, type(q) is Point, q.a, rest
+
+        return g, [(X,), (X,)]
+
+    same(program)
+
+
+def test_custom_new_and_metaclass():
+    class Single:
+        instance = None
+
+        def __new__(cls, value):
+            if cls.instance is None:
+                cls.instance = super().__new__(cls)
+            return cls.instance
+
+        def __init__(self, value):
+            self.value = value
+
+    class Meta(type):
+        registry = 5
+
+        @property
+        def size(cls):
+            return 11
+
+        def __call__(cls, *args):
+            made = super().__call__(*args)
+            made.tagged = True
+            return made
+
+        def __len__(cls):
+            return 3
+
+    class Tagged(metaclass=Meta):
+        def __init__(self, a):
+            self.a = a
+
+    def program():
+        Single.instance = Single.__new__(Single, 0)
+
+        def f(x):
+            t = Tagged(3)
+            return (
+                x + Single(4).value + t.a + Tagged.registry + Tagged.size + len(Tagged),
+                t.tagged,
+                Single(1) is Single(2),
+            )
+
+        return f, [(X,), (X,)], lambda: Single.instance.value
+
+    same(program)
+
+
+def test_super_and_multiple_inheritance():
+    class A:
+        def __init__(self):
+            self.log = ["A"]
+
+        def go(self, x):
+            return x + 1
+
+        @classmethod
+        def name(cls):
+            return cls.__name__ + "A"
+
+    class B(A):
+        def __init__(self):
+            super().__init__()
+            self.log.append("B")
+
+        def go(self, x):
+            return super().go(x) * 2
+
+        @classmethod
+        def name(cls):
+            return super().name() + "B"
+
+    class C(A):
+        def __init__(self):
+            super().__init__()
+            self.log.append("C")
+
+        def go(self, x):
+            return super(C, self).go(x) * 3  # noqa: UP008
+
+    class D(B, C):
+        def go(self, x):
+            inner = lambda: super(D, self).go(x)  # noqa: E731
+            return inner() - 1
+
+    def f(x):
+        d = D()
+        return d.go(x), d.log, D.name(), [c.__name__ for c in D.__mro__]
+
+    same(lambda: (f, [(X,), (X,)]))
+
+
+def test_abstract_class_and_wrong_calls():
+    class Base(abc.ABC):
+        @abc.abstractmethod
+        def f(self): ...
+
+    class Plain:
+        pass
+
+    def f(x):
+        texts = []
+        for make in (lambda: Base(), lambda: Plain(1), lambda: Point(1), lambda: Plain().nothing, lambda: Plain()()):
+            try:
+                make()
+            except (TypeError, AttributeError) as e:
+                texts.append(type(e).__name__)
+        return x + len(texts), texts
+
+    same(lambda: (f, [(X,)]))
+
+
+def test_class_attribute_writes():
+    def program():
+        class Counter:
+            count = 0
+            seen = []
+
+            def step(self):
+                type(self).count += 1
+                self.seen.append(type(self).count)
+                return self.count
+
+        c = Counter()
+
+        def f(x):
+            return x + c.step() + c.step() + Counter.count
+
+        return f, [(X,), (X,)], lambda: (Counter.count, Counter.seen)
+
+    same(program)
+
+
+# --- special methods ------------------------------------------------------------------------------------
+class Vector:
+    def __init__(self, *items):
+        self.items = list(items)
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+    def __setitem__(self, i, value):
+        self.items[i] = value
+
+    def __delitem__(self, i):
+        del self.items[i]
+
+    def __contains__(self, value):
+        return value in self.items
+
+    def __call__(self, x, *, k=1):
+        return x * k * len(self)
+
+    def __bool__(self):
+        return len(self) > 1
+
+    def __add__(self, other):
+        return Vector(*self.items, *other.items) if isinstance(other, Vector) else NotImplemented
+
+    def __radd__(self, other):
+        return Vector(other, *self.items)
+
+    def __iadd__(self, other):
+        self.items.extend(other.items)
+        return self
+
+    def __neg__(self):
+        return Vector(*[-i for i in self.items])
+
+    def __eq__(self, other):
+        return isinstance(other, Vector) and self.items == other.items
+
+    def __hash__(self):
+        return len(self.items)
+
+    def __lt__(self, other):
+        return len(self) < len(other)
+
+    def __repr__(self):
+        return f"Vector({self.items})"
+
+    def __enter__(self):
+        self.items.append("in")
+        return self
+
+    def __exit__(self, *exc):
+        self.items.append(exc[0].__name__ if exc[0] else "out")
+        return True
+
+
+def test_special_methods():
+    def program():
+        v = Vector(1, 2)
+
+        def f(x):
+            v[0] += 1
+            w = v + Vector(5)
+            w += v
+            u = 7 + w
+            del u[1]
+            try:
+                v + 1
+            except TypeError as e:
+                text = str(e)
+            found = (
+                len(u),
+                u[0],
+                5 in u,
+                bool(Vector(1)),
+                -v == Vector(-v[0], -2),
+                v != w,
+                v < w,
+                repr(u),
+                f"{v}",
+                text,
+            )
+            return x + v(x, k=2), found, not v, [i + 1 for i in u], sorted([w, v])[0] is v
+
+        return f, [(X,), (X,)], lambda: v.items
+
+    same(program)
+
+
+def test_context_manager_object():
+    def program():
+        v = Vector(1)
+
+        def f(x):
+            with v as w:
+                x = x + len(w)
+            with v:
+                raise KeyError("gone")
+            return x * 2
+
+        return f, [(X,), (X,)], lambda: v.items
+
+    same(program)
+
+
+def test_iterator_object():
+    class Count:
+        def __init__(self, n):
+            self.i, self.n = 0, n
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.i >= self.n:
+                raise StopIteration
+            self.i += 1
+            return self.i
+
+    class ByIndex:
+        def __getitem__(self, i):
+            if i > 2:
+                raise IndexError(i)
+            return i * 10
+
+    def program():
+        c = Count(5)
+
+        def f(x):
+            first = next(c)
+            return x + first + sum(c) + sum(ByIndex()), list(Count(2)), [*ByIndex()]
+
+        def again():
+            c.i = 2
+
+        return f, [(X,), again, (X,)], lambda: c.i
+
+    same(program)
+
+
+# --- enum, named tuple, builtin subclasses -----------------------------------------------------------------
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+    def mix(self, x):
+        return x * self.value
+
+
+class Bits(enum.Flag):
+    A = 1
+    B = 2
+
+
+class Named(NamedTuple):
+    a: object
+    b: int = 3
+
+    def total(self):
+        return self.a + self.b
+
+
+def test_enum():
+    def program():
+        class Holder:
+            color = Color.RED
+
+        def f(x):
+            both = Bits.A | Bits.B
+            names = [c.name for c in Color]
+            if Holder.color is Color.RED:
+                x = x + 1
+            return (
+                Color(2).mix(x),
+                names,
+                Color["RED"] == Color.RED,
+                (both & Bits.A) is Bits.A,
+                Bits.B in both,
+                len(Color),
+            )
+
+        def change():
+            Holder.color = Color.BLUE
+
+        return f, [(X,), change, (X,)]
+
+    same(program)
+
+
+def test_named_tuple():
+    Made = collections.namedtuple("Made", "u v", defaults=(5,))
+
+    def f(x, n):
+        m = Made(x)._replace(v=6)
+        a, b = n
+        return m, n.total() + m.u * m.v + a, Named(x).b, n._asdict()["b"], m == (x, 6) if False else len(m), n._fields
+
+    same(lambda: (f, [(X, Named(X)), (X, Named(X, 4))]))
+
+
+class Output(collections.OrderedDict):
+    """The essentials of Hugging Face's ModelOutput."""
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                self[field.name] = value
+
+    def __getitem__(self, key):
+        return dict(self.items())[key] if isinstance(key, str) else self.to_tuple()[key]
+
+    def __setattr__(self, name, value):
+        if name in self.keys() and value is not None:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+    def to_tuple(self):
+        return tuple(self[k] for k in self.keys())
+
+
+@dataclasses.dataclass
+class Hidden(Output):
+    last: object = None
+    states: object = None
+    extra: object = None
+
+
+def test_ordered_dict_dataclass():
+    def f(x, given):
+        out = Hidden(last=x * 2, states=(x, x + 1))
+        out.last = out[0] + 1
+        out["extra"] = given.last + given["states"][0]
+        return out, len(out), list(out), out.to_tuple()[0], "extra" in out, out.states[1]
+
+    same(lambda: (f, [(X, Hidden(X, (X,))), (X, Hidden(X, (X * 2,)))]))
+
+
+def test_builtin_subclasses():
+    class Stack(list):
+        def push(self, item):
+            self.append(item)
+            return self
+
+    class Bag(dict):
+        def __missing__(self, key):
+            return key * 2
+
+    class Text(str):
+        def shout(self):
+            return self.upper() + "!"
+
+    class Number(int):
+        def __add__(self, other):
+            return Number(int(self) + other + 100)
+
+    class Pair(tuple):
+        def __new__(cls, a, b):
+            self = super().__new__(cls, (a, b))
+            self.note = "pair"
+            return self
+
+    def program():
+        s, b = Stack([1, 2]), Bag(a=1)
+
+        def f(x):
+            s.push(3)
+            t = Stack([x]).push(4)
+            t.name = "t"
+            b["n"] = len(s)
+            p = Pair(x, 5)
+            return (
+                x + s[-1] + t[0] * b["a"] + b["zz"[:0] + "q"].count("q"),
+                t,
+                Text("a").shout(),
+                Number(1) + 2,
+                p[1],
+                p.note,
+            )
+
+        def grow():
+            s.append(9)
+
+        return f, [(X,), grow, (X,)], lambda: (list(s), dict(b))
+
+    same(program)
+
+
+def test_lru_cached_method_binds_self():
+    def program():
+        class Model:
+            calls = 0
+
+            def __init__(self, k):
+                self.k = k
+
+            def scale(self, n):
+                return self.k * n
+
+        m = Model(3)
+
+        def f(x):
+            bound = m.scale
+            return x * bound(2), bound.__self__ is m, bound.__func__ is Model.scale, bound.__name__
+
+        return f, [(X,), (X,)]
+
+    same(program)
+
+
+@pytest.mark.parametrize("name", ["__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__"])
+def test_class_metadata(name):
+    def f(x):
+        return x + 1, getattr(Point, name) == getattr(Vector, name), name in Point.__dict__
+
+    same(lambda: (f, [(X,)]))
