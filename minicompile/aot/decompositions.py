@@ -1,43 +1,131 @@
 """Which ATen operators are rewritten into smaller ones before loops are made of them, and how.
 
-Goes in: nothing.  Comes out: `decomposition_table()`, a dict from OpOverload to a function of the same signature; `make_fx` applies it while it traces.
+Goes in: nothing.  Comes out: `decomposition_table()`, a dict from OpOverload to a function of the same signature, which
+`make_fx` applies while it traces.  Mirrors `torch/_inductor/decomposition.py`.  Taught in chapter 09.
+
+Most rules are torch's own (`torch._decomp`).  CALLED and LOWERED name what inductor has its own way with although torch
+has a rule.  The functions below replace rules that are missing, slower or less exact than the eager kernel.
 """
 
 import functools
 
 import torch
 import torch._decomp
+from torch._prims_common import get_computation_dtype
 
 aten = torch.ops.aten
 
 # Rules that torch ships and that are not in its "core ATen" set.
 EXTRA = """
     _adaptive_avg_pool2d_backward _batch_norm_no_update _batch_norm_with_update_functional _native_batch_norm_legit
-    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _log_softmax _softmax _to_copy
-    adaptive_max_pool2d addmv batch_norm_backward dist elu gelu hardtanh index_select lcm leaky_relu linalg_vector_norm
-    native_batch_norm native_group_norm native_layer_norm nll_loss2d_backward permute_copy rrelu_with_noise_backward
-    tril_indices triu_indices unbind_copy upsample_bilinear2d
-"""
-KEEP = """
-    addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu
-    embedding native_dropout bernoulli
-    max_pool2d_with_indices _to_copy clamp_min clamp_max sum any all squeeze split unbind cat stack
-    slice_scatter select_scatter
+    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _log_softmax _softmax addmv
+    batch_norm_backward dist elu gelu hardtanh lcm linalg_vector_norm native_batch_norm native_group_norm
+    native_layer_norm nll_loss2d_backward permute_copy rrelu_with_noise_backward tril_indices triu_indices unbind_copy
+    upsample_bilinear2d
 """
 
+# Kernels that are called, not rewritten.
+CALLED = """
+    addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu native_dropout
+    bernoulli
+"""
 
-def _overloads(names):
+# Operators that have a lowering of their own.
+LOWERED = """
+    _unsafe_index _unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_nearest_exact1d.default
+    _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default all any cat clamp_max clamp_min embedding
+    embedding_dense_backward empty_like eye flip index_add index_copy index_select leaky_relu masked_fill
+    max_pool2d_with_indices max_pool2d_with_indices_backward new_empty new_full new_ones new_zeros ones ones_like repeat
+    roll select_scatter slice_scatter split square squeeze stack sum take tril triu unbind upsample_nearest1d.default
+    upsample_nearest2d.default upsample_nearest3d.default zeros zeros_like
+"""
+
+OURS = {}  # OpOverload -> function
+
+
+def overloads(names):
+    """Every overload of the operators named in a text; `name.overload` is that one."""
     for name in names.split():
-        packet = getattr(aten, name)
-        for overload in packet.overloads():
-            yield getattr(packet, overload)
+        packet, _, overload = name.partition(".")
+        for each in [overload] if overload else getattr(aten, packet).overloads():
+            yield getattr(getattr(aten, packet), each)
 
 
 @functools.cache
 def decomposition_table():
     """dict[OpOverload, function]"""
     table = dict(torch._decomp.core_aten_decompositions())
-    table.update(torch._decomp.get_decompositions(list(_overloads(EXTRA))))
-    for op in _overloads(KEEP):
+    table.update(torch._decomp.get_decompositions(list(overloads(EXTRA))))
+    for op in overloads(CALLED + LOWERED):
         table.pop(op, None)
-    return table
+    table.update(OURS)
+    return {op: rule for op, rule in table.items() if op.namespace == "aten"}
+
+
+def decompose(*targets):
+    """Decorator: our rule for these overloads."""
+
+    def decorate(function):
+        for target in targets:
+            OURS[target] = function
+        return function
+
+    return decorate
+
+
+def in_opmath(function):
+    """Half tensors are computed in float32 and rounded once, as eager's kernels do."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        dtype = args[0].dtype
+        wide = get_computation_dtype(dtype)
+        args = [a.to(wide) if isinstance(a, torch.Tensor) and a.dtype == dtype else a for a in args]
+        result = function(*args, **kwargs)
+        return result.to(dtype) if dtype != wide else result
+
+    return wrapper
+
+
+@decompose(aten.silu.default)
+@in_opmath
+def silu(x):
+    return x / (1 + torch.exp(-x))
+
+
+@decompose(aten.soft_margin_loss_backward.default)
+@in_opmath
+def soft_margin_loss_backward(grad, x, target, reduction=1):
+    """z / (1 + z) keeps its digits where sigmoid(-x) - 1 loses them."""
+    z = torch.exp(-target * x)
+    result = -target * z / (1 + z) * grad
+    return result / x.numel() if reduction == 1 else result
+
+
+def moments(x, dim, correction, keepdim):
+    """Variance and mean in two passes: exact where the one-pass formula cancels."""
+    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim] if x.dim() else []
+    wide = x.to(get_computation_dtype(x.dtype))
+    mean = wide.mean(dims, keepdim=True)
+    centered = wide - mean
+    count = 1
+    for d in dims:
+        count = count * x.shape[d]
+    divisor = count - (1 if correction is None else correction)
+    total = (centered * centered).sum(dims, keepdim=keepdim)
+    return total / (divisor if divisor > 0 else 0), mean if keepdim else mean.squeeze(dims)
+
+
+@decompose(aten.var.correction)
+def var(x, dim=None, *, correction=None, keepdim=False):
+    if x.is_complex():
+        return NotImplemented
+    return moments(x, dim, correction, keepdim)[0].to(x.dtype)
+
+
+@decompose(aten.var_mean.correction)
+def var_mean(x, dim=None, *, correction=None, keepdim=False):
+    if x.is_complex():
+        return NotImplemented
+    variance, mean = moments(x, dim, correction, keepdim)
+    return variance.to(x.dtype), mean.to(x.dtype)

@@ -76,8 +76,10 @@ class TensorValue:
         load = self.body()
         if self.base is None or not isinstance(load, Load):
             return None
-        address = current().layout(self.base).address(load.position)
-        variables = ir.loop_vars(self.size)
+        layout, variables = current().layout(self.base), ir.loop_vars(self.size)
+        if load.dtype == layout.dtype and self.size == layout.size and load.position == tuple(map(index, variables)):
+            return View(self.base, layout)  # with the strides of dimensions of size 1, which kernels look at
+        address = layout.address(load.position)
         if not address.is_affine() or not set(address.vars()) <= set(variables):
             return None
         stride = tuple(address.coefficient(v) if v.size != 1 else 1 for v in variables)

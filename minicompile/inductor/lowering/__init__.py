@@ -1,7 +1,8 @@
 """ATen operator -> IR: a table row or a short function each, in one file per family.
 
 Goes in: an ATen operator's arguments, with `TensorValue`s in place of tensors.
-Comes out: a `TensorValue` (or a list of them).  Returning NotImplemented calls the ATen kernel instead, and so does having no lowering.
+Comes out: a `TensorValue` (or a list of them).  Returning NotImplemented calls the ATen kernel instead, as having no
+lowering does.
 Mirrors `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 

@@ -1,7 +1,7 @@
 """What every lowering uses: the registry, type promotion, broadcasting, elementwise construction.
 
 Goes in: `TensorValue`s and numbers.  Comes out: a lazy `TensorValue` whose element is an expression of theirs.
-Mirrors the first 800 lines of `torch/_inductor/lowering.py` (`make_pointwise`, `promote_constants`).  Taught in chapter 09.
+Mirrors `make_pointwise` and `promote_constants` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 
 import functools

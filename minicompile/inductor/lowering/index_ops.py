@@ -1,7 +1,8 @@
 """Reading at computed places: indexing, gather, embedding.
 
-Goes in: values and integer tensors.  Comes out: a lazy `TensorValue` whose load has an `Indirect` position: an integer that the
-kernel loads, checks against the size (eager's IndexError otherwise) and uses as an address.
+Goes in: values and integer tensors.
+Comes out: a lazy `TensorValue` whose load has an `Indirect` position: an integer that the kernel loads,
+checks against the size (eager's IndexError otherwise) and uses as an address.
 Mirrors `index_impl` and `gather` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 

@@ -1,1 +1,286 @@
-"""Windows over images: pooling and nearest-neighbour resizing."""
+"""Windows over images: pooling and nearest-neighbour resizing, forward and backward.
+
+Goes in: a `TensorValue` whose last dimensions are spatial.
+Comes out: a lazy one that reads every element of its window in one expression.
+The backward of an overlapping pool asks, for each input element, which windows it lies in: no scatter.
+Mirrors `max_pool2d_with_indices` and `upsample_nearestnd` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
+"""
+
+import functools
+import itertools
+import math
+
+import torch
+
+from .. import ir
+from ..graph import TensorValue, size_of
+from ..indexing import index
+from ..ops import lowest
+from .common import aten, fake, register_lowering
+from .views import all_of
+
+MAX_WINDOW = 25  # elements; a longer expression compiles slowly and spills registers
+
+
+def per_dim(value, n):
+    """A pooling argument as n numbers."""
+    value = [value] if isinstance(value, int) else list(value)
+    return value * n if len(value) == 1 else value
+
+
+def inside(position, size):
+    """The conditions 0 <= i < n that do not hold by the loop ranges anyway."""
+    conditions = []
+    for i, n in zip(position, size, strict=True):
+        low, high = i.bounds()
+        if low < 0:
+            conditions.append(ir.op("ge", ir.index_expr(i), ir.constant(0, torch.int64)))
+        if high >= n:
+            conditions.append(ir.op("lt", ir.index_expr(i), ir.constant(n, torch.int64)))
+    return conditions
+
+
+def load_or(x, position, fill):
+    """x at a position, `fill` outside of x."""
+    condition = all_of(inside(position, x.size))
+    value = x.load(position)
+    return value if condition is None else ir.Masked(condition, value, fill)
+
+
+def window(kernel):
+    return itertools.product(*map(range, kernel))
+
+
+def static(*values):
+    return all(isinstance(n, int) and n > 0 for value in values for n in value)
+
+
+# --- max pooling ------------------------------------------------------------------------------------
+
+
+@register_lowering(aten.max_pool2d_with_indices)
+def max_pool2d_with_indices(x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    """A NaN wins, else the first of the greatest; padding never does.  The index counts within one plane."""
+    kernel = per_dim(kernel_size, 2)
+    stride = per_dim(stride, 2) if stride else kernel
+    padding, dilation = per_dim(padding, 2), per_dim(dilation, 2)
+    if math.prod(kernel) > MAX_WINDOW or not static(x.size[-2:]) or (any(padding) and dilation != [1, 1]):
+        return NotImplemented
+    size, width = tuple(map(size_of, fake()[0].shape)), x.size[-1]
+    low = ir.constant(lowest(x.dtype), x.dtype)
+
+    def best(position):
+        *outer, y0, x0 = position
+        first = [i * s - p for i, s, p in zip((y0, x0), stride, padding, strict=True)]
+        start = [ir.op("maximum", ir.index_expr(i), ir.constant(0, torch.int64)) for i in first]
+        start = [ir.index_expr(i) if i.bounds()[0] >= 0 else e for i, e in zip(first, start, strict=True)]
+        place = ir.op("add", ir.op("mul", start[0], ir.constant(width, torch.int64)), start[1])
+        value = low
+        for offset in window(kernel):
+            at = [i + k * d for i, k, d in zip(first, offset, dilation, strict=True)]
+            candidate = load_or(x, (*outer, *at), low)
+            wins = ir.op("gt", candidate, value)
+            if x.dtype.is_floating_point:
+                wins = ir.op("logical_or", wins, ir.op("isnan", candidate))
+            value = ir.op("where", wins, candidate, value)
+            place = ir.op("where", wins, ir.index_expr(at[0] * width + at[1]), place)
+        return value, place
+
+    best = functools.cache(best)
+    values = TensorValue(x.device, x.dtype, size, lambda position: best(position)[0])
+    return [values, TensorValue(x.device, torch.int64, size, lambda position: best(position)[1])]
+
+
+def covering(i, k, stride, padding, dilation):
+    """The windows along one dimension that may hold position i, in order."""
+    last = (i + padding) // stride
+    return [last - j for j in reversed(range(-(-((k - 1) * dilation + 1) // stride)))]
+
+
+@register_lowering(aten.max_pool2d_with_indices_backward)
+def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    """Each input element takes the gradient of the windows that chose it."""
+    kernel = per_dim(kernel_size, 2)
+    stride = per_dim(stride, 2) if stride else kernel
+    padding, dilation = per_dim(padding, 2), per_dim(dilation, 2)
+    windows = math.prod(-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, stride, dilation, strict=True))
+    if windows > 9 or not static(x.size[-2:], grad.size[-2:]):
+        return NotImplemented
+    dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
+    zero, nowhere = ir.constant(0, x.dtype), ir.constant(-1, torch.int64)
+
+    def inner(position):
+        *outer, row, column = position
+        here = ir.index_expr(row * x.size[-1] + column)
+        total = None
+        rows = covering(row, kernel[0], stride[0], padding[0], dilation[0])
+        columns = covering(column, kernel[1], stride[1], padding[1], dilation[1])
+        for at in itertools.product(rows, columns):
+            chosen = ir.op("eq", load_or(indices, (*outer, *at), nowhere), here)
+            part = ir.Masked(chosen, grad.load((*outer, *at)), zero)
+            part = ir.op("cast", part, dtype=dtype)
+            total = part if total is None else ir.op("add", total, part)
+        return ir.op("cast", total, dtype=x.dtype)
+
+    return TensorValue(x.device, x.dtype, x.size, inner)
+
+
+# --- average pooling --------------------------------------------------------------------------------
+
+
+def _overlap(first, k, n, padding):
+    """How many elements of a window lie inside [0, n + padding) as an expression."""
+    end = ir.op("minimum", ir.index_expr(first + k), ir.constant(n + padding, torch.int64))
+    start = ir.index_expr(first)
+    if padding == 0 and first.bounds()[0] < 0:
+        start = ir.op("maximum", start, ir.constant(0, torch.int64))
+    return ir.op("sub", end, start)
+
+
+@register_lowering(aten.avg_pool2d)
+def avg_pool2d(x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    kernel = per_dim(kernel_size, 2)
+    stride, padding = per_dim(stride, 2) if stride else kernel, per_dim(padding, 2)
+    if math.prod(kernel) > MAX_WINDOW or not static(x.size[-2:]):
+        return NotImplemented
+    return average(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    size = tuple(map(size_of, fake().shape))
+    dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
+    zero = ir.constant(0, x.dtype)
+    varying = divisor_override is None and (ceil_mode or (any(padding) and not count_include_pad))
+
+    def divisor(first):
+        if not varying:
+            return ir.constant(divisor_override or math.prod(kernel), dtype)
+        spans = [
+            _overlap(i, k, n, p if count_include_pad else 0)
+            for i, k, n, p in zip(first, kernel, x.size[-2:], padding, strict=True)
+        ]
+        return ir.op("cast", ir.op("mul", *spans), dtype=dtype)
+
+    def inner(position):
+        outer, last = position[:-2], position[-2:]
+        first = [i * s - p for i, s, p in zip(last, stride, padding, strict=True)]
+        total = None
+        for offset in window(kernel):
+            at = [i + k for i, k in zip(first, offset, strict=True)]
+            part = ir.op("cast", load_or(x, (*outer, *at), zero), dtype=dtype)
+            total = part if total is None else ir.op("add", total, part)
+        return ir.op("cast", ir.op("truediv", total, divisor(first)), dtype=x.dtype)
+
+    return TensorValue(x.device, x.dtype, size, inner)
+
+
+@register_lowering(aten._adaptive_avg_pool2d)
+def adaptive_avg_pool2d(x, output_size):
+    """Where the output divides the input, every window has the same shape."""
+    if not static(x.size[-2:], output_size) or any(n % m for n, m in zip(x.size[-2:], output_size, strict=True)):
+        return NotImplemented
+    kernel = [n // m for n, m in zip(x.size[-2:], output_size, strict=True)]
+    if math.prod(kernel) > MAX_WINDOW:
+        return NotImplemented
+    return average(x, kernel, kernel, [0, 0])
+
+
+@register_lowering(aten.avg_pool2d_backward)
+def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    """Windows that do not overlap: each input element lies in one."""
+    kernel = per_dim(kernel_size, 2)
+    stride = per_dim(stride, 2) if stride else kernel
+    if kernel != stride or any(per_dim(padding, 2)) or ceil_mode or not static(x.size[-2:], grad.size[-2:]):
+        return NotImplemented
+    dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
+    divisor = ir.constant(divisor_override or math.prod(kernel), dtype)
+
+    def inner(position):
+        at = (*position[:-2], *(i // k for i, k in zip(position[-2:], kernel, strict=True)))
+        value = ir.op("truediv", ir.op("cast", load_or(grad, at, ir.constant(0, x.dtype)), dtype=dtype), divisor)
+        return ir.op("cast", value, dtype=x.dtype)
+
+    return TensorValue(x.device, x.dtype, x.size, inner)
+
+
+# --- resizing to the nearest ------------------------------------------------------------------------
+
+
+def nearest_source(n_in, n_out, scale, exact):
+    """For each output position eager's source position, in its float32 arithmetic, and the scale."""
+    ratio = torch.tensor(1.0 / scale if scale else n_in / n_out, dtype=torch.float32)
+    i = torch.arange(n_out, dtype=torch.float32)
+    if n_in == n_out:
+        source = i
+    elif n_out == 2 * n_in and not exact:
+        source = torch.floor(i / 2)
+    else:
+        source = torch.floor((i + 0.5 if exact else i) * ratio)
+    return source.clamp(max=n_in - 1).long(), ratio.item()
+
+
+def nearest_index(i, n_in, n_out, scale, exact):
+    """The source position: i // k where that is what eager computes, else eager's arithmetic as an expression."""
+    source, ratio = nearest_source(n_in, n_out, scale, exact)
+    k = n_out // n_in
+    if k and n_out == k * n_in and torch.equal(source, torch.arange(n_out) // k):
+        return i // k
+    number = ir.op("cast", ir.index_expr(i), dtype=torch.float32)
+    if exact:
+        number = ir.op("add", number, ir.constant(0.5, torch.float32))
+    number = ir.op("floor", ir.op("mul", number, ir.constant(ratio, torch.float32)))
+    number = ir.op("minimum", ir.op("cast", number, dtype=torch.int64), ir.constant(n_in - 1, torch.int64))
+    return index(ir.indirect(number, n_in, False, False))
+
+
+def upsample(x, size, scales, exact):
+    n = len(size)
+    if not static(x.size[-n:], size):
+        return NotImplemented
+    scales = (list(scales) + [None] * n)[:n]
+
+    def inner(position):
+        places = [nearest_index(*args, exact) for args in zip(position[-n:], x.size[-n:], size, scales, strict=True)]
+        return x.load((*position[:-n], *places))
+
+    return TensorValue(x.device, x.dtype, (*x.size[:-n], *size), inner)
+
+
+@register_lowering(aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default)
+def upsample_nearest(x, size, *scales):
+    return upsample(x, size, scales, False)
+
+
+@register_lowering(
+    aten._upsample_nearest_exact1d.default,
+    aten._upsample_nearest_exact2d.default,
+    aten._upsample_nearest_exact3d.default,
+)
+def upsample_nearest_exact(x, size, *scales):
+    return upsample(x, size, scales, True)
+
+
+@register_lowering(aten.upsample_nearest2d_backward.default)
+def upsample_nearest2d_backward(grad, output_size, input_size, *scales):
+    """Whole factors: each input element sums its block of the gradient."""
+    size = tuple(map(size_of, fake().shape))
+    if not static(output_size, size[-2:]) or any(m % n for m, n in zip(output_size, size[-2:], strict=True)):
+        return NotImplemented
+    block = [m // n for m, n in zip(output_size, size[-2:], strict=True)]
+    scales = (list(scales) + [None, None])[:2]
+    for n, m, k, scale in zip(size[-2:], output_size, block, scales, strict=True):
+        if not torch.equal(nearest_source(n, m, scale, False)[0], torch.arange(m) // k):
+            return NotImplemented
+    if math.prod(block) > MAX_WINDOW:
+        return NotImplemented
+    dtype = torch.float32 if grad.dtype in ir.HALF else grad.dtype
+
+    def inner(position):
+        total = None
+        for offset in window(block):
+            at = [i * k + o for i, k, o in zip(position[-2:], block, offset, strict=True)]
+            part = ir.op("cast", grad.load((*position[:-2], *at)), dtype=dtype)
+            total = part if total is None else ir.op("add", total, part)
+        return ir.op("cast", total, dtype=grad.dtype)
+
+    return TensorValue(grad.device, grad.dtype, size, inner)

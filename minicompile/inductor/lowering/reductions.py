@@ -1,7 +1,8 @@
 """Reductions: sum, mean, extremes and where they are, truth, products; and scans (cumsum and its kin).
 
-Goes in: a `TensorValue` and dimensions.  Comes out: one that reads a `Reduction` (or `Scan`) buffer, with or without the
-reduced dimensions.  Half sums accumulate in float32, which is why they are cast before and after.
+Goes in: a `TensorValue` and dimensions.
+Comes out: one that reads a `Reduction` (or `Scan`) buffer, with or without the reduced dimensions.
+Half sums accumulate in float32, which is why they are cast before and after.
 Mirrors `make_reduction` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 
@@ -75,6 +76,7 @@ def truth(x, dims=None, keepdim=False):
 @register_lowering(aten.argmax, aten.argmin)
 def arg_extreme(x, dim=None, keepdim=False):
     kind = "argmax" if current().node.target.overloadpacket is aten.argmax else "argmin"
+    x = cast(x, torch.uint8) if x.dtype == torch.bool else x
     return reduce(x, canonical_dims(x, dim), kind, keepdim)
 
 
@@ -84,7 +86,8 @@ def extreme_dim(x, dim, keepdim=False):
     dims = canonical_dims(x, dim)
     if not dims:
         return [copy_of(x), filled(0, fake()[1])]
-    return [reduce(x, dims, name, keepdim), reduce(x, dims, f"arg{name}", keepdim)]
+    numbers = cast(x, torch.uint8) if x.dtype == torch.bool else x
+    return [reduce(x, dims, name, keepdim), reduce(numbers, dims, f"arg{name}", keepdim)]
 
 
 @register_lowering(aten.max.default, aten.min.default)

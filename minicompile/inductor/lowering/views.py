@@ -1,6 +1,7 @@
 """Views: another shape over the same elements, by arithmetic on positions.  Nothing is computed and nothing is copied.
 
-Goes in: a `TensorValue`.  Comes out: one whose `load` rewrites the position first.  Joins (`cat`, `stack`, `pad`) and functional
+Goes in: a `TensorValue`.
+Comes out: one whose `load` rewrites the position first.  Joins (`cat`, `stack`, `pad`) and functional
 writes into a view (`slice_scatter`) are here too: they choose by position which element to load.
 Mirrors the `View` classes of `torch/_inductor/ir.py`.  Taught in chapter 09.
 """
@@ -261,6 +262,8 @@ def as_strided(x, size, stride, offset=None):
         address = index(start)
         for i, step in zip(position, stride, strict=True):
             address = address + i * step
+        if 0 in layout.size:
+            return tuple(index(0) for _ in layout.size)
         return physical_position(address, layout)
 
     return whole.view(tuple(size), reindex)
