@@ -11,23 +11,19 @@ a small scratch array.  Mirrors `torch/_inductor/codegen/cpp.py`.  Taught in cha
 
 import dataclasses
 
-import torch
-
-from ... import config
-from .. import ir, memory
+from .. import ir, memory, passes
 from ..dependencies import Addresses, merge_loops
-from ..ops import OPS, REDUCTIONS
 from ..scheduler import levels
 from . import wrapper
 from .common import Forward, needs_error
-from .cpp_expr import COMPUTE, CppWriter, indent, literal
+from .cpp_columns import ColumnReductions
+from .cpp_expr import COMPUTE
+from .cpp_loops import SERIAL, Loop, LoopWriter, TileLoop, acc_type, clause, combine, hint, identity, total_type
 from .cpp_prelude import PRELUDE
 
 BLOCK = 4096  # elements summed in float32 before they are added to a float64 total
 TILE = 32  # side of a tile of a transpose
-COLUMNS = 256  # columns that one pass over the rows reduces at once
 CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
-SERIAL = 1 << 16  # vector work below which starting threads costs more than it gains
 SCRATCH = 1 << 16  # bytes of a scratch row
 
 
@@ -41,32 +37,16 @@ class Kernel:
     summary: str
 
 
-@dataclasses.dataclass
-class Loop:
-    """for (var = low; var < high; var += step)"""
-
-    var: object
-    low: str
-    high: str
-    step: int = 1
-
-    def __str__(self):
-        step = f"++{self.var}" if self.step == 1 else f"{self.var} += {self.step}"
-        return f"for (int64_t {self.var} = {self.low}; {self.var} < {self.high}; {step})"
-
-
-def hint(value):
-    return value if isinstance(value, int) else 1 << 12
-
-
-class LoopKernel(CppWriter):
+class LoopKernel(ColumnReductions, LoopWriter):
     def __init__(self, group, schedule, storage):
         self.layouts = schedule.graph.layouts()
         super().__init__(Addresses(self.layouts))
         self.group, self.nodes = group, group.nodes
         self.stored = set(group.stored)
         self.bind(group.reads, group.stored, storage)
-        self.errors = any(needs_error(n.body) for n in self.nodes)
+        self.errors = any(
+            needs_error(e) for n in self.nodes for e in passes.loop_exprs(n if hasattr(n, "body") else n.data)
+        )
         self.scratch = {}
 
     # --- loop order ---
@@ -117,59 +97,14 @@ class LoopKernel(CppWriter):
             self.column_reduction()
         else:
             self.row_reduction()
-        body = self.pop()
         kinds = [n.kind for n in self.nodes if n.is_reduction]
-        names = [op.name for n in self.nodes for op in ir.walk(n.body) if isinstance(op, ir.Op) and op.name != "cast"]
-        summary = "_".join(list(dict.fromkeys(kinds + names))[:5]) or "copy"
-        return Kernel(self.function(body), self.params, self.types, summary)
+        return self.finish(kinds, [n.body for n in self.nodes])
 
-    def nest(self, levels_, body):
-        """Loops around `body()`.  Each level is (pragma or None, [Loop, ...]) and one scope."""
-        if not levels_:
-            body()
-            return
-        (pragma, loops), *rest = levels_
-        self.push(*(loop.var for loop in loops))
-        self.nest(rest, body)
-        lines = self.pop()
-        if pragma:
-            self.line(pragma)
-        for depth, loop in enumerate(loops):
-            self.line("  " * depth + str(loop) + (" {" if depth == len(loops) - 1 else ""))
-        for text in indent(lines, len(loops)):
-            self.line(text)
-        self.line("  " * (len(loops) - 1) + "}")
-
-    def parallel(self, loops, simd=False):
-        """Levels for loops of which the first ones run in parallel, when there is enough work; `simd` on the last one."""
-        flags = " reduction(|:err)" if self.errors else ""
-        result, k = [], 0
-        if self.work() >= SERIAL and loops:
-            limit = len(loops) - 1 if simd and len(loops) > 1 else len(loops)
-            trips = 1
-            while k < limit and trips < 16:
-                trips *= max(1, self.trip(loops[k]))
-                k += 1
-            if (
-                trips < 16 and simd and len(loops) > 1
-            ):  # only the vector loop is long: its own iterations are shared out
-                k = 0
-        clause = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
-        if k:
-            collapse = f" collapse({k})" if k > 1 else ""
-            both = " simd" if simd and k == len(loops) else ""
-            result.append((f"#pragma omp parallel for{both}{collapse}{clause}{flags}", loops[:k]))
-        result += [(None, [loop]) for loop in loops[k:]]
-        if simd and k < len(loops):
-            whole = "parallel for simd" + clause if not k and self.work() >= SERIAL else "simd"
-            result[-1] = (f"#pragma omp {whole}{flags}", result[-1][1])
-        return result
-
-    def trip(self, loop):
-        return -(-hint(getattr(loop.var, "size", 1)) // loop.step) if loop.step == 1 else hint(loop.trips)
-
-    def loop(self, var):
-        return Loop(var, "0", self.size(var.size))
+    def finish(self, words, bodies):
+        """The Kernel; its name is made of the first few things that it does."""
+        words = words + [op.name for e in bodies for op in ir.walk(e) if isinstance(op, ir.Op) and op.name != "cast"]
+        summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
+        return Kernel(self.function(self.pop()), self.params, self.types, summary)
 
     def emit(self, node, late=False):
         """Compute a node here, hand its value on, store it if somebody outside needs it."""
@@ -210,10 +145,6 @@ class LoopKernel(CppWriter):
                     ):
                         return u, v
         return None
-
-    def simd(self, reductions=()):
-        clauses = "".join(f" reduction({op}:{name})" for op, name in reductions)
-        return f"#pragma omp simd{clauses}" + (" reduction(|:err)" if self.errors else "")
 
     # --- reductions along rows ---
 
@@ -325,8 +256,6 @@ class LoopKernel(CppWriter):
         chunks = max(1, min(CHUNKS, trips))
         for node in reductions:
             self.line(f"{total_type(node)} {totals[node.name]}_part[{chunks}];")
-        flags = " reduction(|:err)" if self.errors else ""
-        threads = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
         low, high = (
             f"({first.high} + {first.step - 1}) / {first.step} * {k} / {chunks} * {first.step}"
             for k in ("chunk", "(chunk + 1)")
@@ -340,7 +269,7 @@ class LoopKernel(CppWriter):
             for node in reductions:
                 self.line(f"{totals[node.name]}_part[chunk] = {totals[node.name]};")
 
-        self.nest([(f"#pragma omp parallel for{threads}{flags}", [Loop("chunk", "0", str(chunks))])], chunk)
+        self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
         for node in reductions:
             total = totals[node.name]
             joined = combine(node, total, f"{total}_part[chunk]", total_type(node))
@@ -369,167 +298,6 @@ class LoopKernel(CppWriter):
                     self.scratch[node.name] = self.pending.pop(node.name)
         self._facts.clear()
 
-    def fresh(self, prefix):
-        self.count += 1
-        return f"{prefix}{self.count}"
-
-    # --- reductions along columns ---
-
-    def column_reduction(self):
-        *others, x = self.outer
-        width = hint(x.size)
-        trips = ir.product(hint(v.size) for v in others)
-        self.tile_size = min(width, COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
-        split = self.few_rows(trips * -(-width // self.tile_size))
-        tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, -(-width // self.tile_size))
-        column = Loop(x, f"{x}_tile", f"{x}_end")
-
-        def columns(body):
-            self.nest([(self.simd(), [column])], body)
-
-        def outer_value(node):
-            name = self.fresh("value")
-            self.line(f"{COMPUTE[node.body.dtype]} {name}[{self.tile_size}];")
-
-            def body():
-                self.emit(node)
-                self.line(f"{name}[{x} - {x}_tile] = {self.forwards[node.name].text};")
-
-            columns(body)
-            self.forwards[node.name] = Forward(f"{name}[{x} - {x}_tile]", x)
-            self._facts.clear()
-
-        def body():
-            self.pending = {}
-            self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
-            self.plan_scratch()
-            for node in self.outer_nodes(-1):
-                outer_value(node)
-            for level, full in self.passes():
-                self.column_pass(full, x, columns, split)
-                for node in self.outer_nodes(level):
-                    outer_value(node)
-
-        loops = [self.loop(v) for v in others] + [tile]
-        self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
-
-    def column_pass(self, full, x, columns, split):
-        reductions, tile = [n for n in full if n.is_reduction], self.tile_size
-        at = f"[{x} - {x}_tile]"
-        first, *rest = [self.loop(v) for v in self.inner]
-        names = {n.name: self.fresh("acc") for n in reductions}
-        totals = {n.name: self.fresh("total") for n in reductions}
-
-        def fill(arrays, kind):
-            columns(lambda: [self.line(f"{arrays[n.name]}{at} = {identity(n, kind(n))};") for n in reductions])
-
-        def row():
-            columns(lambda: self.column_body(full, names, at))
-
-        def rows(loop):
-            """Float32 sums of at most 512 rows at a time, added to the totals."""
-            block = TileLoop("block", loop.low, loop.high, 512, -(-hint(first.var.size) // 512))
-            inside = dataclasses.replace(loop, low="block", high=f"m_min<int64_t>(block + 512, {loop.high})")
-
-            def one_block():
-                for node in reductions:
-                    self.line(f"{acc_type(node)} {names[node.name]}[{tile}];")
-                if reductions:
-                    fill(names, acc_type)
-                self.nest([(None, [inner]) for inner in (inside, *rest)], row)
-                for n in reductions:
-                    joined = combine(n, totals[n.name] + at, names[n.name] + at, total_type(n))
-                    columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
-
-            self.nest([(None, [block])], one_block)
-
-        for node in reductions:
-            self.line(f"{total_type(node)} {totals[node.name]}[{tile}];")
-        if reductions:
-            fill(totals, total_type)
-        if split:
-            self.split_rows(reductions, totals, first, fill, rows, columns, at)
-        else:
-            rows(first)
-        for node in reductions:
-            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}{at}"
-            self.forwards[node.name] = Forward(text, x)
-            self._facts.clear()
-            if node.name in self.stored:
-                columns(lambda node=node, text=text: self.store(node.name, node.store, text))
-        self.end_pass(full)
-
-    def split_rows(self, reductions, totals, first, fill, rows, columns, at):
-        """Threads share the rows: a set of partial totals for each chunk."""
-        chunks = max(1, min(CHUNKS // 2, hint(first.var.size)))
-        parts = {n.name: f"{totals[n.name]}_part" for n in reductions}
-        for node in reductions:
-            self.line(f"{total_type(node)} {parts[node.name]}[{chunks}][{self.tile_size}];")
-        flags = " reduction(|:err)" if self.errors else ""
-        threads = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
-
-        def chunk():
-            for node in reductions:
-                self.line(f"{total_type(node)}* {totals[node.name]} = {parts[node.name]}[chunk];")
-            fill(totals, total_type)
-            low, high = (f"{first.high} * {k} / {chunks}" for k in ("chunk", "(chunk + 1)"))
-            rows(dataclasses.replace(first, low=low, high=high))
-
-        self.nest([(f"#pragma omp parallel for{threads}{flags}", [Loop("chunk", "0", str(chunks))])], chunk)
-        for n in reductions:
-            joined = combine(n, totals[n.name] + at, f"{parts[n.name]}[chunk]{at}", total_type(n))
-
-            def join(n=n, joined=joined):
-                columns(lambda: self.line(f"{totals[n.name]}{at} = {joined};"))
-
-            self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
-
-    def column_body(self, full, names, at):
-        for node in full:
-            if node.is_reduction:
-                name = names[node.name] + at
-                self.line(f"{name} = {combine(node, name, self.value(node.body), acc_type(node))};")
-            else:
-                self.emit_full(node)
-
-
-@dataclasses.dataclass
-class TileLoop(Loop):
-    """A loop over tiles: `trips` of them."""
-
-    trips: object = 1
-
-
-# --- the arithmetic of a reduction --------------------------------------------------------------------
-
-_CLAUSE = {"sum": "+", "prod": "*", "any": "|", "all": "&"}
-
-
-def acc_type(node):
-    """What a vector loop accumulates in: half types in float, bool in int."""
-    return "int" if node.body.dtype == torch.bool else COMPUTE[node.body.dtype]
-
-
-def total_type(node):
-    """What blocks are added up in: float sums in double."""
-    return "double" if node.kind in ("sum", "prod") and acc_type(node) == "float" else acc_type(node)
-
-
-def clause(node):
-    floating = node.body.dtype.is_floating_point
-    return _CLAUSE.get(node.kind) or ("m_" if floating else "") + node.kind
-
-
-def identity(node, ctype):
-    dtype = node.body.dtype
-    value = REDUCTIONS[node.kind].identity(dtype)
-    return literal(value, torch.float64 if ctype == "double" else torch.float32 if ctype == "float" else dtype)
-
-
-def combine(node, a, b, ctype):
-    text = OPS[REDUCTIONS[node.kind].combine].cpp
-    return text.format(a, f"({ctype}){b}")
-
 
 def module(texts, runs, params):
     """The file: every kernel once, and one `extern "C"` function for each run of kernels between ATen calls."""
@@ -545,7 +313,10 @@ def module(texts, runs, params):
 
 def make_kernel(group, schedule, storage):
     """The kernel of a group that is no ATen call."""
-    return LoopKernel(group, schedule, storage).generate()
+    from .cpp_scatter import ScanKernel, ScatterKernel  # these are LoopKernels too
+
+    kinds = {"loops": LoopKernel, "scatter": ScatterKernel, "scan": ScanKernel}
+    return kinds[group.kind](group, schedule, storage).generate()
 
 
 def generate(schedule):

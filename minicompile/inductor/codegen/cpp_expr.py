@@ -94,10 +94,13 @@ class CppWriter(ExprWriter):
         return text if mask is None else f"{self.value(mask)} ? {text} : {literal(0, expr.dtype)}"
 
     def store(self, name, address, text, late=False):
-        dtype = self.layouts[name].dtype
-        value = f"m_store<{STORAGE[dtype]}>::to({text})" if dtype in ir.HALF else text
-        line = f"{self.names[name]}[{self.index(address)}] = {value};"
+        line = f"{self.names[name]}[{self.index(address)}] = {self.stored_as(name, text)};"
         (self.scopes[-1].stores if late else self.scopes[-1].lines).append(line)
+
+    def stored_as(self, name, text):
+        """A computed value, rounded to how a buffer is stored."""
+        dtype = self.layouts[name].dtype
+        return f"m_store<{STORAGE[dtype]}>::to({text})" if dtype in ir.HALF else text
 
     def operation(self, expr, args, mask):
         spec = OPS[expr.name]

@@ -1,0 +1,137 @@
+"""Reductions along columns: the reduced loop is not the contiguous one, so that a vector holds many results at once.
+
+Goes in: a group whose last outer loop is contiguous.  Comes out: a tile of columns at a time, with an accumulator for each column.
+Mirrors the outer-loop vectorisation of `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+"""
+
+import dataclasses
+
+from .. import ir
+from .common import Forward
+from .cpp_expr import COMPUTE
+from .cpp_loops import Loop, TileLoop, acc_type, combine, hint, identity, total_type
+
+COLUMNS = 256  # columns that one pass over the rows reduces at once
+CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
+ROWS = 512  # rows summed in float32 before they are added to float64 totals
+
+
+class ColumnReductions:
+    """The part of `LoopKernel` for column reductions."""
+
+    def column_reduction(self):
+        *others, x = self.outer
+        width = hint(x.size)
+        trips = ir.product(hint(v.size) for v in others)
+        self.tile_size = min(width, COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
+        split = self.few_rows(trips * -(-width // self.tile_size))
+        tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, -(-width // self.tile_size))
+        column = Loop(x, f"{x}_tile", f"{x}_end")
+
+        def columns(body):
+            self.nest([(self.simd(), [column])], body)
+
+        def outer_value(node):
+            name = self.fresh("value")
+            self.line(f"{COMPUTE[node.body.dtype]} {name}[{self.tile_size}];")
+
+            def body():
+                self.emit(node)
+                self.line(f"{name}[{x} - {x}_tile] = {self.forwards[node.name].text};")
+
+            columns(body)
+            self.forwards[node.name] = Forward(f"{name}[{x} - {x}_tile]", x)
+            self._facts.clear()
+
+        def body():
+            self.pending = {}
+            self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
+            self.plan_scratch()
+            for node in self.outer_nodes(-1):
+                outer_value(node)
+            for level, full in self.passes():
+                self.column_pass(full, x, columns, split)
+                for node in self.outer_nodes(level):
+                    outer_value(node)
+
+        loops = [self.loop(v) for v in others] + [tile]
+        self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
+
+    def column_pass(self, full, x, columns, split):
+        reductions, tile = [n for n in full if n.is_reduction], self.tile_size
+        at = f"[{x} - {x}_tile]"
+        first, *rest = [self.loop(v) for v in self.inner]
+        names = {n.name: self.fresh("acc") for n in reductions}
+        totals = {n.name: self.fresh("total") for n in reductions}
+
+        def fill(arrays, kind):
+            columns(lambda: [self.line(f"{arrays[n.name]}{at} = {identity(n, kind(n))};") for n in reductions])
+
+        def row():
+            columns(lambda: self.column_body(full, names, at))
+
+        def block(inside):
+            """Some rows, accumulated in the body's own precision and then added to the totals."""
+            for node in reductions:
+                self.line(f"{acc_type(node)} {names[node.name]}[{tile}];")
+            if reductions:
+                fill(names, acc_type)
+            self.nest([(None, [loop]) for loop in (inside, *rest)], row)
+            for n in reductions:
+                joined = combine(n, totals[n.name] + at, names[n.name] + at, total_type(n))
+                columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
+
+        def rows(loop):
+            if not reductions or isinstance(first.var.size, int) and first.var.size <= ROWS:
+                block(loop)
+                return
+            blocks = TileLoop("block", loop.low, loop.high, ROWS, -(-hint(first.var.size) // ROWS))
+            inside = dataclasses.replace(loop, low="block", high=f"m_min<int64_t>(block + {ROWS}, {loop.high})")
+            self.nest([(None, [blocks])], lambda: block(inside))
+
+        for node in reductions:
+            self.line(f"{total_type(node)} {totals[node.name]}[{tile}];")
+        if reductions:
+            fill(totals, total_type)
+        if split:
+            self.split_rows(reductions, totals, first, fill, rows, columns, at)
+        else:
+            rows(first)
+        for node in reductions:
+            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}{at}"
+            self.forwards[node.name] = Forward(text, x)
+            self._facts.clear()
+            if node.name in self.stored:
+                columns(lambda node=node, text=text: self.store(node.name, node.store, text))
+        self.end_pass(full)
+
+    def split_rows(self, reductions, totals, first, fill, rows, columns, at):
+        """Threads share the rows: a set of partial totals for each chunk."""
+        chunks = max(1, min(CHUNKS, hint(first.var.size)))
+        parts = {n.name: f"{totals[n.name]}_part" for n in reductions}
+        for node in reductions:
+            self.line(f"{total_type(node)} {parts[node.name]}[{chunks}][{self.tile_size}];")
+
+        def chunk():
+            for node in reductions:
+                self.line(f"{total_type(node)}* {totals[node.name]} = {parts[node.name]}[chunk];")
+            fill(totals, total_type)
+            low, high = (f"{first.high} * {k} / {chunks}" for k in ("chunk", "(chunk + 1)"))
+            rows(dataclasses.replace(first, low=low, high=high))
+
+        self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
+        for n in reductions:
+            joined = combine(n, totals[n.name] + at, f"{parts[n.name]}[chunk]{at}", total_type(n))
+
+            def join(n=n, joined=joined):
+                columns(lambda: self.line(f"{totals[n.name]}{at} = {joined};"))
+
+            self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
+
+    def column_body(self, full, names, at):
+        for node in full:
+            if node.is_reduction:
+                name = names[node.name] + at
+                self.line(f"{name} = {combine(node, name, self.value(node.body), acc_type(node))};")
+            else:
+                self.emit_full(node)

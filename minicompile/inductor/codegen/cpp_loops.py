@@ -1,0 +1,139 @@
+"""Loop nests in C++: which loops run in parallel, which in vector registers, and how partial results are combined.
+
+Goes in: loops and what stands inside.  Comes out: text.  Mirrors `LoopNest` of `torch/_inductor/codegen/cpp.py`.  Chapter 11.
+"""
+
+import dataclasses
+
+import torch
+
+from ... import config
+from .. import ir
+from ..ops import OPS, REDUCTIONS
+from .cpp_expr import COMPUTE, CppWriter, indent, literal
+
+SERIAL = 1 << 16  # vector work below which starting threads costs more than it gains
+
+
+@dataclasses.dataclass
+class Loop:
+    """for (var = low; var < high; var += step)"""
+
+    var: object
+    low: str
+    high: str
+    step: int = 1
+
+    def __str__(self):
+        step = f"++{self.var}" if self.step == 1 else f"{self.var} += {self.step}"
+        return f"for (int64_t {self.var} = {self.low}; {self.var} < {self.high}; {step})"
+
+
+def hint(value):
+    return value if isinstance(value, int) else 1 << 12
+
+
+@dataclasses.dataclass
+class TileLoop(Loop):
+    """A loop over tiles: `trips` of them."""
+
+    trips: object = 1
+
+
+class LoopWriter(CppWriter):
+    """Writes loops around statements."""
+
+    def work(self):
+        """About how many vector instructions (times 16) the kernel takes."""
+        raise NotImplementedError
+
+    def nest(self, levels_, body):
+        """Loops around `body()`.  Each level is (pragma or None, [Loop, ...]) and one scope."""
+        if not levels_:
+            body()
+            return
+        (pragma, loops), *rest = levels_
+        self.push(*(loop.var for loop in loops))
+        self.nest(rest, body)
+        lines = self.pop()
+        if pragma:
+            self.line(pragma)
+        for depth, loop in enumerate(loops):
+            self.line("  " * depth + str(loop) + (" {" if depth == len(loops) - 1 else ""))
+        for text in indent(lines, len(loops)):
+            self.line(text)
+        self.line("  " * (len(loops) - 1) + "}")
+
+    def parallel(self, loops, simd=False):
+        """Levels for loops of which the first ones run in parallel, when there is enough work; `simd` on the last one."""
+        flags = " reduction(|:err)" if self.errors else ""
+        result, k = [], 0
+        if self.work() >= SERIAL and loops:
+            limit = len(loops) - 1 if simd and len(loops) > 1 else len(loops)
+            trips = 1
+            while k < limit and trips < 16:
+                trips *= max(1, self.trip(loops[k]))
+                k += 1
+            if trips < 16 and simd and len(loops) > 1:
+                k = 0  # only the vector loop is long: its own iterations are shared out
+        clause = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
+        if k:
+            collapse = f" collapse({k})" if k > 1 else ""
+            both = " simd" if simd and k == len(loops) else ""
+            result.append((f"#pragma omp parallel for{both}{collapse}{clause}{flags}", loops[:k]))
+        result += [(None, [loop]) for loop in loops[k:]]
+        if simd and k < len(loops):
+            whole = "parallel for simd" + clause if not k and self.work() >= SERIAL else "simd"
+            result[-1] = (f"#pragma omp {whole}{flags}", result[-1][1])
+        return result
+
+    def trip(self, loop):
+        return -(-hint(getattr(loop.var, "size", 1)) // loop.step) if loop.step == 1 else hint(loop.trips)
+
+    def loop(self, var):
+        return Loop(var, "0", self.size(var.size))
+
+    def simd(self, reductions=()):
+        clauses = "".join(f" reduction({op}:{name})" for op, name in reductions)
+        return f"#pragma omp simd{clauses}" + (" reduction(|:err)" if self.errors else "")
+
+    def parallel_for(self):
+        """The pragma that shares one loop out among threads."""
+        flags = " reduction(|:err)" if self.errors else ""
+        threads = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
+        return f"#pragma omp parallel for{threads}{flags}"
+
+    def fresh(self, prefix):
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+
+# --- the arithmetic of a reduction --------------------------------------------------------------------
+
+_CLAUSE = {"sum": "+", "prod": "*", "any": "|", "all": "&"}
+
+
+def acc_type(node):
+    """What a vector loop accumulates in: half types in float, bool in int."""
+    return "int" if node.body.dtype == torch.bool else COMPUTE[node.body.dtype]
+
+
+def total_type(node):
+    """What blocks are added up in: float sums in double."""
+    return "double" if node.kind in ("sum", "prod") and acc_type(node) == "float" else acc_type(node)
+
+
+def clause(node):
+    floating = node.body.dtype.is_floating_point
+    return _CLAUSE.get(node.kind) or ("m_" if floating else "") + node.kind
+
+
+def identity(node, ctype):
+    dtype = node.body.dtype
+    value = REDUCTIONS[node.kind].identity(dtype)
+    return literal(value, torch.float64 if ctype == "double" else torch.float32 if ctype == "float" else dtype)
+
+
+def combine(node, a, b, ctype):
+    text = OPS[REDUCTIONS[node.kind].combine].cpp
+    return text.format(a, f"({ctype}){b}")

@@ -1,0 +1,102 @@
+"""Scatters and scans: loops whose points depend on each other.
+
+Goes in: a `Scatter` or `Scan` buffer.  Comes out: its kernel.  A scatter runs in parallel along the loops that pick different
+elements of the result for sure, and in order along the others: no atomics, the same bits every time.
+Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 11.
+"""
+
+from .. import ir
+from ..dependencies import make_node
+from ..ir import Buffer, Pointwise
+from ..ops import OPS, REDUCTIONS
+from .cpp import LoopKernel
+from .cpp_columns import COLUMNS
+from .cpp_expr import COMPUTE
+from .cpp_loops import Loop, TileLoop, hint, literal
+
+_MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+
+
+class ScatterKernel(LoopKernel):
+    def generate(self):
+        buffer = self.nodes[0]
+        data = buffer.data
+        self.start(buffer, data)
+        if self.layouts[buffer.name].numel() != 0:
+            self.scatter(buffer, data)
+        return self.finish([f"scatter_{data.mode}"], [data.initial, data.body])
+
+    def start(self, buffer, data):
+        """result = initial"""
+        node = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.vars, data.initial)), self.addresses)
+        self.nodes, self.outer, self.inner = [node], list(node.outer), []
+        self.pointwise()
+        self.forwards.clear()
+        self._facts.clear()
+
+    def scatter(self, buffer, data):
+        self.outer = [v for v in data.points if v.size != 1]
+        self.nodes = [make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.points, data.body)), self.addresses)]
+        safe = [v for v in self.outer if any(i.terms == ((v, 1),) for i in data.position)]
+        x = next((v for v in safe if buffer.layout.address(data.position).coefficient(v) == 1), None)
+        rest = [v for v in self.outer if v is not x]
+        loops = [self.loop(v) for v in rest if v in safe]
+        if x is not None:
+            width = COLUMNS if hint(x.size) >= 8 * COLUMNS else 64
+            tile = TileLoop(f"{x}_tile", "0", self.size(x.size), width, -(-hint(x.size) // width))
+            loops.append(tile)
+        nest = self.parallel(loops) + [(None, [self.loop(v)]) for v in rest if v not in safe]
+        if x is not None:
+            high = f"m_min<int64_t>({x}_tile + {tile.step}, {self.size(x.size)})"
+            nest.append((self.simd(), [Loop(x, f"{x}_tile", high)]))
+        self.nest(nest, lambda: self.point(buffer, data))
+
+    def point(self, buffer, data):
+        value = self.value(data.body)
+        place = f"{self.names[buffer.name]}[{self.index(buffer.layout.address(data.position))}]"
+        half = data.body.dtype in ir.HALF
+        if data.mode != "store":
+            old = f"m_load({place})" if half else place
+            value = OPS[_MODES[data.mode]].cpp.format(old, f"({COMPUTE[data.body.dtype]}){value}")
+        self.line(f"{place} = {self.stored_as(buffer.name, value)};")
+
+
+class ScanKernel(LoopKernel):
+    def generate(self):
+        buffer = self.nodes[0]
+        data, layout = buffer.data, buffer.layout
+        along = data.vars[data.dim]
+        self.outer = [v for v in data.vars if v is not along and v.size != 1]
+        self.nodes = [make_node(Buffer(buffer.name, layout, Pointwise(data.vars, data.body)), self.addresses)]
+        address = layout.address(data.vars)
+        x = next((v for v in self.outer if address.coefficient(v) == 1), None)
+        loops = [self.loop(v) for v in self.outer if v is not x]
+        if x is not None:
+            tile = TileLoop(f"{x}_tile", "0", self.size(x.size), 64, -(-hint(x.size) // 64))
+            loops.append(tile)
+        self.nest(self.parallel(loops), lambda: self.scan(buffer, data, along, x, address))
+        return self.finish([f"scan_{data.kind}"], [data.body])
+
+    def scan(self, buffer, data, along, x, address):
+        """One run along the dimension; with x, for 64 neighbouring columns at once.  Float sums are kept in double."""
+        dtype = data.body.dtype
+        ctype = "double" if dtype.is_floating_point and data.kind in ("sum", "prod") else COMPUTE[dtype]
+        start = literal(REDUCTIONS[data.kind].identity(dtype), dtype)
+        acc = self.fresh("acc")
+        at = f"{acc}[{x} - {x}_tile]" if x is not None else acc
+        columns = []
+        if x is None:
+            self.line(f"{ctype} {acc} = {start};")
+        else:
+            high = f"m_min<int64_t>({x}_tile + 64, {self.size(x.size)})"
+            columns = [(self.simd(), [Loop(x, f"{x}_tile", high)])]
+            self.line(f"{ctype} {acc}[64];")
+            self.nest(columns, lambda: self.line(f"{at} = {start};"))
+
+        def point():
+            value = self.value(data.body)
+            self.line(f"{at} = {OPS[REDUCTIONS[data.kind].combine].cpp.format(at, f'({ctype}){value}')};")
+            place = f"{self.names[buffer.name]}[{self.index(address)}]"
+            self.line(f"{place} = {self.stored_as(buffer.name, at)};")
+
+        self.nest([(None, [self.loop(along)]), *columns], point)
