@@ -82,7 +82,11 @@ class TensorValue:
         address = layout.address(load.position)
         if not address.is_affine() or not set(address.vars()) <= set(variables):
             return None
-        stride = tuple(address.coefficient(v) if v.size != 1 else 1 for v in variables)
+        stride, next_step = [], 1
+        for v in reversed(variables):  # a dimension of size 1 has the stride that a contiguous tensor would have there
+            stride.append(next_step if v.size == 1 else address.coefficient(v))
+            next_step = stride[-1] * v.size
+        stride = tuple(reversed(stride))
         return View(self.base, Layout(self.device, self.dtype, self.size, stride, address.constant))
 
 
