@@ -184,7 +184,7 @@ class LoopKernel(ColumnReductions, LoopWriter):
                     if m.inner
                 )
                 if later and isinstance(size, int) and size * width * 4 <= SCRATCH:
-                    name = f"row{len(self.scratch)}"
+                    name = f"row{len(self.scratch) + len(self.pending)}"
                     self.line(f"{COMPUTE[node.body.dtype]} {name}[{size * width}];")
                     self.pending[node.name] = name
 
