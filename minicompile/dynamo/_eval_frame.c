@@ -93,7 +93,9 @@ drop_frame(PyThreadState *ts, _PyInterpreterFrame *f)
 }
 
 /* ---- state ------------------------------------------------------------------------------------------------- */
-enum { E_GUARD, E_CODE, E_FLAT }; /* a cache entry is a 3-tuple; a cache is a tuple of entries */
+/* A cache entry is a 4-tuple; a cache is a tuple of entries.  An entry serves only the callback that made it: one
+ * function may be compiled with several backends. */
+enum { E_GUARD, E_CODE, E_FLAT, E_CALLBACK };
 #define SKIP ((PyObject *)1)      /* co_extra value: leave this code alone */
 #define KIND (CO_OPTIMIZED | CO_NEWLOCALS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 #define PLAIN_FUNCTION (CO_OPTIMIZED | CO_NEWLOCALS)
@@ -256,7 +258,7 @@ flatten(PyObject *code)
 }
 
 static PyObject * /* new reference to the new entry */
-add_entry(PyCodeObject *co, PyObject *code, PyObject *guard)
+add_entry(PyCodeObject *co, PyObject *code, PyObject *guard, PyObject *callback)
 {
     PyCodeObject *new = (PyCodeObject *)code;
     if (!PyCode_Check(code) || count_args(new) != count_args(co) || new->co_nfreevars != co->co_nfreevars
@@ -267,7 +269,7 @@ add_entry(PyCodeObject *co, PyObject *code, PyObject *guard)
         Py_XDECREF(flat);
         return NULL;
     }
-    PyObject *entry = PyTuple_Pack(3, guard, code, flat);
+    PyObject *entry = PyTuple_Pack(4, guard, code, flat, callback);
     Py_DECREF(flat);
     PyObject *all = entry != NULL ? rebuild(entry, cache_of(co), NULL) : NULL;
     if (all == NULL || set_cache(co, all) < 0)
@@ -278,7 +280,7 @@ add_entry(PyCodeObject *co, PyObject *code, PyObject *guard)
 enum { FEW = 16 };
 
 static PyObject * /* new reference to the entry whose guard holds; NULL without an exception when there is none */
-find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject *cache)
+find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject *cache, PyObject *callback)
 {
     int n = count_args(co);
     PyObject *few[FEW], **args = n < FEW ? few : PyMem_New(PyObject *, n + 1), *entry = NULL;
@@ -290,8 +292,8 @@ find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject
     PyThreadState_EnterTracing(ts);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cache) && entry == NULL; i++) {
         PyObject *candidate = PyTuple_GET_ITEM(cache, i), *guard = PyTuple_GET_ITEM(candidate, E_GUARD);
-        int holds = 1;
-        if (guard != Py_None) {
+        int holds = PyTuple_GET_ITEM(candidate, E_CALLBACK) == callback;
+        if (holds && guard != Py_None) {
             PyObject *answer = PyObject_Vectorcall(guard, args, n + 1, NULL);
             holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
             Py_XDECREF(answer);
@@ -328,7 +330,7 @@ ask_callback(PyCodeObject *co, _PyInterpreterFrame *f, PyObject *callback)
         set_cache(co, SKIP);
     else if (answer != NULL && answer != Py_None) {
         if (PyTuple_Check(answer) && PyTuple_GET_SIZE(answer) == 2)
-            entry = add_entry(co, PyTuple_GET_ITEM(answer, 0), PyTuple_GET_ITEM(answer, 1));
+            entry = add_entry(co, PyTuple_GET_ITEM(answer, 0), PyTuple_GET_ITEM(answer, 1), callback);
         else
             PyErr_SetString(PyExc_TypeError, "the callback must return None, False or (code, guard)");
     }
@@ -356,13 +358,15 @@ eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
     if (cache == SKIP || (co->co_flags & KIND) != PLAIN_FUNCTION || f->owner != FRAME_OWNED_BY_THREAD
             || f->f_locals != NULL || f->frame_obj != NULL || ts->tracing)
         return run_default(ts, f, throwflag);
-    if (cache != NULL && PyTuple_GET_ITEM(PyTuple_GET_ITEM(cache, 0), E_GUARD) == Py_None)
+    PyObject *first = cache != NULL ? PyTuple_GET_ITEM(cache, 0) : NULL;
+    if (first != NULL && PyTuple_GET_ITEM(first, E_GUARD) == Py_None
+            && PyTuple_GET_ITEM(first, E_CALLBACK) == tls_callback)
         entry = Py_NewRef(PyTuple_GET_ITEM(cache, 0));
     else {
         PyObject *callback = tls_callback;
         tls_callback = NULL; /* the hook is off in guards and in the callback; n_active still counts us */
         if (cache != NULL)
-            entry = find_entry(ts, co, f, cache);
+            entry = find_entry(ts, co, f, cache, callback);
         if (entry == NULL && !PyErr_Occurred())
             entry = ask_callback(co, f, callback);
         if (tls_callback != NULL) /* the callback left one of its own behind */

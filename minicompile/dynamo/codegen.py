@@ -8,6 +8,7 @@ Mirrors `torch/_dynamo/codegen.py`.  Taught in chapters 05 and 06.
 import collections
 
 from .bytecode import CallArguments, Instruction
+from .source import AttrSource, ItemSource
 from .variables.base import LazyVariable
 from .variables.tensor import TensorVariable
 
@@ -135,6 +136,8 @@ class PyCodegen:
     def __call__(self, tracker):
         """Push the value of a tracker."""
         if is_untouched(tracker):
+            if isinstance(tracker.source, (AttrSource, ItemSource)):
+                self.output.guard("present", tracker.source)  # so that the read cannot raise
             return self.load_source(tracker.source)
         tracker = tracker.realize()
         if tracker in self.temporaries:

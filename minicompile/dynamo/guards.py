@@ -163,6 +163,7 @@ GUARD_KINDS = {
     "has_key": GuardKind("{e} in {s}", "{e!r} in {n}", 2),
     "lacks_key": GuardKind("{e} not in {s}", "{e!r} not in {n}", 2),
     "lacks_attribute": GuardKind("{e} not in {s}.__dict__", "{e!r} not in {n}.__dict__", 2),
+    "present": GuardKind("True", "{n} exists", 1),
     "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {e!r})", 2),
     "slot_unset": GuardKind("slot_is_unset({s}, {e})", "{t} is not set on {n}", 3),
     "code": GuardKind("{s}.__code__ is {e}", "{n}.__code__ is {t}", 2, lambda f: getattr(f, "__code__", f)),

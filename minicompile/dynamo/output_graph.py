@@ -100,6 +100,9 @@ class OutputGraph:
     def has_operations(self):
         return any(node.op not in ("placeholder", "get_attr", "output") for node in self.graph.nodes)
 
+    def mutates_inputs(self):
+        return any(graph_input.fake._version > 0 for graph_input in self.inputs)
+
     def compile_graph(self, outputs):
         """Finish the graph with these output nodes and compile it.  Returns (callable, its GraphInputs)."""
         self.graph.output(tuple(outputs))

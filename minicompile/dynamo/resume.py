@@ -17,6 +17,7 @@ import types
 import weakref
 from dataclasses import replace
 
+from .. import record
 from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
 from .bytecode_analysis import live_sets, stack_effect
 from .codegen import PyCodegen
@@ -204,22 +205,54 @@ def prologue_of(tx):
 
 
 def finish(tx, codegen):
-    """Replay the side effects, and put the compiled graph's call in front of all that was emitted."""
+    """Replay the side effects, and put the compiled graph's call in front of all that was emitted.
+
+    Returns what belongs at the end of the code: where an exception from the graph goes.
+    """
     tx.side_effects.replay(codegen)
     codegen.fill_new_objects()
     output = tx.output
-    if output.has_operations():
-        compiled, inputs = output.compile_graph(codegen.graph_outputs)
-        codegen.instructions[:0] = codegen.graph_call(compiled, inputs)
+    if not output.has_operations():
+        return []
+    compiled, inputs = output.compile_graph(codegen.graph_outputs)
+    call = codegen.graph_call(compiled, inputs)
+    codegen.instructions[:0] = call
+    return [] if output.mutates_inputs() else _run_in_eager_after_error(tx, call)
+
+
+def _run_in_eager_after_error(tx, call):
+    """A graph that raises (a division by zero, an index out of bounds) has changed nothing yet, so the frame starts
+    again in eager: the exception then comes from the user's line and meets the user's handlers."""
+    original = _copy(tx.instructions)
+    handler = PyCodegen(tx.output, tx.code)
+    handler.emit("PUSH_EXC_INFO")
+    handler.store_fast("__error")
+    handler.push_function(note_graph_error)
+    handler.load_fast("__error")
+    handler.call_function(1)
+    handler.store_fast("__error")
+    handler.emit("POP_EXCEPT")
+    handler.emit("JUMP", original[prologue_length(original)])
+    for instruction in call:
+        if instruction.opname == "CALL":
+            instruction.exc = ExceptionHandler(handler.instructions[0], 0)
+    return _placed(_reachable(handler.instructions + original), tx.instructions[0])
+
+
+def note_graph_error(error):
+    """Count that a graph raised; the interpreter's and the user's own stops are not for eager to repeat."""
+    if not isinstance(error, Exception):
+        raise error
+    record.counters["graph_errors"] += 1
 
 
 def compile_return(tx):
     """The whole rest of the frame was captured: graph, side effects, return value."""
     codegen = PyCodegen(tx.output, tx.code)
     codegen(tx.return_value)
-    finish(tx, codegen)
+    error_path = finish(tx, codegen)
     codegen.emit("RETURN_VALUE")
-    return prologue_of(tx) + _placed(codegen.instructions, tx.current)
+    return prologue_of(tx) + _placed(codegen.instructions, tx.current) + error_path
 
 
 def compile_break(tx, instruction):
@@ -239,11 +272,11 @@ def compile_break(tx, instruction):
     for cell in tx.cells.values():
         if cell.frame_name is not None and tx.side_effects.load_cell(cell) is not None:
             codegen.save(cell)
-    finish(tx, codegen)
+    error_path = finish(tx, codegen)
     for name in reversed(names):
         codegen.store_fast(name)
     tail, handlers = _eager_instruction(tx, instruction, number, origin)
-    return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + handlers
+    return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + handlers + error_path
 
 
 def _eager_instruction(tx, instruction, number, origin):

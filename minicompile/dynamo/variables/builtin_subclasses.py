@@ -55,6 +55,9 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             return super().call_descriptor(tx, getattr(object, name), args, kwargs)
         if name == "__repr__" and not base.is_python_constant():
             unsupported("text of a container", f"repr() of {self!r}")
+        if name == "__getitem__" and self.python_method(tx, "__missing__") is not None:
+            if not tx.truth(base.call_method(tx, "__contains__", list(args), {})):
+                return self.call_special(tx, "__missing__", args)
         result = base.call_method(tx, name, list(args), kwargs)
         return self if result is base else result
 

@@ -8,7 +8,6 @@ A handler is `handler(tx, *args, **kwargs)` on trackers that may be lazy.  Rows:
 operators.py, POLYFILLS and FOLDED below.
 """
 
-import inspect
 import operator
 import types
 
@@ -17,6 +16,7 @@ from ..source import AttrSource
 from . import conversions, operators, questions
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
+from .constant import call_handler
 from .functions import BuiltinMethodVariable
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
 
@@ -31,27 +31,6 @@ HANDLERS = {
     **conversions.HANDLERS,
     **questions.HANDLERS,
 }
-
-
-def call_handler(tx, function, handler, args, kwargs):
-    """Call a handler; a call that its signature does not take is the program's TypeError."""
-    try:
-        return handler(tx, *args, **kwargs)
-    except TypeError:
-        try:
-            inspect.signature(handler).bind(tx, *args, **kwargs)
-        except TypeError as error:
-            tx.raise_observed(TypeError, wrong_call(function, args, kwargs) or str(error))
-        raise
-
-
-def wrong_call(function, args, kwargs):
-    """CPython's text for a call with a wrong number of arguments (it counts before it looks at them)."""
-    try:
-        function(*[None] * len(args), **dict.fromkeys(kwargs))
-    except Exception as error:  # only its text is wanted
-        return str(error)
-    return None
 
 
 class BuiltinVariable(VariableTracker):

@@ -10,6 +10,7 @@ Mirrors `torch/_dynamo/variables/constant.py`.  Taught in chapter 03.
 
 import contextlib
 import enum
+import inspect
 import re
 import types
 
@@ -35,6 +36,27 @@ def as_observed(tx):
         tx.raise_observed(type(error), *error.args)
 
 
+def call_handler(tx, original, handler, args, kwargs):
+    """Call a handler; a call that its signature does not take is the program's TypeError, with CPython's text."""
+    try:
+        return handler(tx, *args, **kwargs)
+    except TypeError:
+        try:
+            inspect.signature(handler).bind(tx, *args, **kwargs)
+        except TypeError as error:
+            tx.raise_observed(TypeError, wrong_call(original, args, kwargs) or str(error))
+        raise
+
+
+def wrong_call(function, args, kwargs):
+    """What CPython says of a wrong number of arguments (it counts them before it looks at them)."""
+    try:
+        function(*[None] * len(args), **dict.fromkeys(kwargs))
+    except Exception as error:  # only its text is wanted
+        return str(error)
+    return None
+
+
 class BuiltinObject(VariableTracker):
     """A value of a class written in C.  `cls` is that class."""
 
@@ -46,13 +68,13 @@ class BuiltinObject(VariableTracker):
     def var_getattr(self, tx, name):
         if name == "__class__":
             return tx.build(self.python_type())
-        if hasattr(type(self), f"method_{name}"):
-            from .functions import BuiltinMethodVariable
-
-            return BuiltinMethodVariable(self, name)
         cls = self.python_type()
         if not hasattr(cls, name):
             tx.raise_observed(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        if callable(getattr(cls, name)):
+            from .functions import BuiltinMethodVariable
+
+            return BuiltinMethodVariable(self, name)
         unsupported("attribute of a builtin", f"`{name}` of a {cls.__name__}")
 
     def var_setattr(self, tx, name, value):
@@ -63,10 +85,20 @@ class BuiltinObject(VariableTracker):
     def var_delattr(self, tx, name):
         self.var_setattr(tx, name, None)
 
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        """A method taken from the class (`list.append`), called with this object first."""
+        if descriptor.__name__ == "__init__":
+            return NONE
+        return self.call_method(tx, descriptor.__name__, args, kwargs)
+
+    def empty(self):
+        """Some value of the class, to ask for the text of an error."""
+        return self.python_type()()
+
     def call_method(self, tx, name, args, kwargs):
-        if hasattr(type(self), f"method_{name}"):
-            return super().call_method(tx, name, args, kwargs)
-        cls = self.python_type()
+        handler, cls = getattr(self, f"method_{name}", None), self.python_type()
+        if handler is not None:
+            return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in BINARY_METHODS:
@@ -94,6 +126,11 @@ class ConstantVariable(BuiltinObject):
         return bool(self.value)
 
     def var_getattr(self, tx, name):
+        from .descriptors import class_lookup, descriptor_get
+
+        found = class_lookup(tx, type(self.value), name)
+        if found is not None and type(found.attribute) in (types.FunctionType, property):
+            return descriptor_get(tx, found, self)
         return VariableTracker.var_getattr(self, tx, name)
 
     def call_method(self, tx, name, args, kwargs):

@@ -54,7 +54,7 @@ def plain(tx, variable):
     """The Python int, slice or other constant that C code takes as an index or a count."""
     variable = variable.realize()
     if variable.python_type() is slice:
-        return slice(*(plain(tx, part) for part in variable.unpack(tx)))
+        return slice(*(plain(tx, part) for part in variable.items))
     if variable.is_python_constant():
         return variable.as_python_constant()
     return tx.call(operator.index, variable).as_python_constant()

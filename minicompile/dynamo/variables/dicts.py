@@ -20,7 +20,7 @@ from .containers import constants, contains_itself, elements, is_none
 def hashable(tx, variable):
     """The key that stands for a tracker; raises the program's TypeError for a value that cannot be hashed."""
     variable = variable.realize()
-    if not variable.is_python_constant() and issubclass(variable.python_type(), tuple):
+    if issubclass(variable.python_type(), tuple):
         return tuple(hashable(tx, item) for item in variable.unpack(tx))
     if variable.python_type().__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{variable.python_type().__name__}'")
@@ -231,6 +231,9 @@ class DictVariable(BuiltinObject):
 
     method___copy__ = method_copy
 
+    def method_fromkeys(self, tx, *args):
+        return tx.call(self.cls.fromkeys, *args)
+
     def method_update(self, tx, *others, **named):
         if len(others) > 1:
             tx.raise_observed(TypeError, f"update expected at most 1 argument, got {len(others)}")
@@ -314,6 +317,9 @@ def pairs_of(tx, variable):
         return [(key, variable.call_method(tx, "__getitem__", [key], {})) for key in keys]
     pairs = []
     for index, item in enumerate(variable.unpack(tx)):
+        if not hasattr(item.python_type(), "__iter__"):
+            complaint = f"cannot convert dictionary update sequence element #{index} to a sequence"
+            tx.raise_observed(TypeError, complaint)
         pair = item.unpack(tx)
         if len(pair) != 2:
             complaint = f"dictionary update sequence element #{index} has length {len(pair)}; 2 is required"

@@ -277,6 +277,8 @@ class UserDefinedObjectVariable(VariableTracker):
         if self.stored_attribute(tx, name) is None:
             self.guard_lacks(tx, name)
             tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if self.source is not None and tx.side_effects.load_attr(self, name) is None:
+            tx.guard("present", self.attribute_source(name))
         self.forget(tx, name)
 
     def forget(self, tx, name):

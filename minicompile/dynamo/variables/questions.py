@@ -5,13 +5,14 @@ Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 """
 
 import abc
+import threading
 import types
 
 import torch
 
 from .base import ObservedException, unsupported
-from .constant import ConstantVariable, boolean
-from .tensor import TensorVariable
+from .constant import BuiltinObject, ConstantVariable, boolean
+from .tensor import IdentityKey, TensorVariable
 
 HANDLERS = {}
 
@@ -112,6 +113,36 @@ def hash_of(tx, value):
     return value.call_method(tx, "__hash__", [], {})
 
 
+class IdVariable(BuiltinObject):
+    """`id(value)`: good for comparing and as a key; the number itself is not known during capture."""
+
+    cls = int
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def key(self):
+        return IdentityKey(self.value)
+
+    def method___eq__(self, tx, other):
+        other = other.realize()
+        return boolean(isinstance(other, IdVariable) and tx.is_same(self.value, other.value))
+
+
+@handles(id)
+def id_of(tx, value):
+    return IdVariable(value.realize())
+
+
+@handles(threading.get_ident)
+def thread_id(tx):
+    return THIS_THREAD
+
+
+THIS_THREAD = IdVariable(ConstantVariable("the running thread"))
+
+
 # --- attributes -----------------------------------------------------------------------------------------
 @handles(getattr)
 def get_attribute(tx, value, name, *default):
@@ -119,11 +150,13 @@ def get_attribute(tx, value, name, *default):
     if not default:
         return value.realize().var_getattr(tx, name)
     try:
-        return value.realize().var_getattr(tx, name)
+        found = value.realize().var_getattr(tx, name)
     except ObservedException as error:
         if not tx.exception_matches(error, AttributeError):
             raise
         return default[0]
+    tx.guard("present", found.source)
+    return found
 
 
 def attribute_name(tx, name, complaint):

@@ -57,7 +57,6 @@ FOLDED = {value for value in FOLDED if callable(value)}
 
 BREAKS = {
     print: ("print", "print outside the compiled function, or guard it with `if not torch.compiler.is_compiling()`"),
-    id: ("id of an object", "compare with `is` instead"),
     input: ("input from the terminal", ""),
     open: ("file access", "read the file outside the compiled function"),
     eval: ("eval", ""),

@@ -225,6 +225,7 @@ HANDLERS = {
     torch.jit.is_tracing: _constant(False),
     torch._jit_internal.is_scripting: _constant(False),
     torch._C._get_tracing_state: _constant(None),
+    torch._C._log_api_usage_once: _constant(None),
     torch.overrides.has_torch_function: _has_torch_function,
     torch.overrides.has_torch_function_unary: _has_torch_function,
     torch.overrides.has_torch_function_variadic: _has_torch_function,

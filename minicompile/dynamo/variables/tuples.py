@@ -12,7 +12,7 @@ import torch
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
 from .base import unsupported
-from .constant import BuiltinObject, ConstantVariable, boolean
+from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import ListVariable, Sequence, constants, elements, plain, wrap_items
 from .descriptors import class_lookup, descriptor_get
 
@@ -179,6 +179,11 @@ class NamedTupleVariable(TupleVariable):
 
     def has_custom_setattr(self):
         return self.cls.__setattr__ is not object.__setattr__
+
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        if descriptor.__name__ == "__init__":
+            return NONE
+        return super().call_method(tx, descriptor.__name__, args, kwargs)
 
     def call_method(self, tx, name, args, kwargs):
         found = class_lookup(tx, self.cls, name)
