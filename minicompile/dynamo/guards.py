@@ -187,7 +187,9 @@ class Guard:
         row, name = GUARD_KINDS[self.kind], self.source.name
         expected = self.expected
         title = getattr(expected, "__qualname__", None) or getattr(expected, "co_name", None) or reprlib.repr(expected)
-        keys = [k if isinstance(k, INLINE_VALUES) else type(k).__name__ for k in expected] if self.kind == "keys" else ""
+        keys = (
+            [k if isinstance(k, INLINE_VALUES) else type(k).__name__ for k in expected] if self.kind == "keys" else ""
+        )
         text = row.text.format(n=name, e=expected, t=title, k=keys, p=describe_tensor(expected, self.kind))
         return text
 
@@ -380,6 +382,4 @@ class GuardWriter:
     def _definition(self, name, arguments, last, on_error):
         parameters = ", ".join(["__function", *map(argument_name, arguments)])
         body = "\n".join(f"        {line}" for line in [*self.lines, last])
-        return (
-            f"def {name}({parameters}):\n    try:\n{body}\n    except GUARD_READ_ERRORS:\n        {on_error}\n"
-        )
+        return f"def {name}({parameters}):\n    try:\n{body}\n    except GUARD_READ_ERRORS:\n        {on_error}\n"
