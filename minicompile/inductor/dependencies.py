@@ -174,7 +174,12 @@ def refine(a, b):
     while i < len(a) and j < len(b):
         if left == right:
             piece = left
-        elif isinstance(left, int) and isinstance(right, int) and max(left, right) % min(left, right) == 0:
+        elif (
+            isinstance(left, int)
+            and isinstance(right, int)
+            and 0 < min(left, right)
+            and max(left, right) % min(left, right) == 0
+        ):
             piece = min(left, right)
         else:
             return None

@@ -267,7 +267,7 @@ def _split(value, divisor):
 
 
 def _floordiv(value, divisor):
-    if isinstance(divisor, int) and divisor == 1:
+    if isinstance(divisor, int) and divisor <= 1:  # by zero: the loop is empty
         return value
     whole, rest = _split(value, divisor)
     if rest.within(divisor):
@@ -287,7 +287,7 @@ def _floordiv(value, divisor):
 
 
 def _mod(value, divisor):
-    if isinstance(divisor, int) and divisor == 1:
+    if isinstance(divisor, int) and divisor <= 1:
         return index(0)
     _, rest = _split(value, divisor)
     if rest.within(divisor):

@@ -150,7 +150,10 @@ class Op(Expr):
 
 
 class Masked(Expr):
-    """`body` where `condition` holds, else `other`; loads in `body` happen only where it holds (they may lie outside)."""
+    """`body` where `condition` holds, else `other`.
+
+    Loads in `body` happen only where it holds, loads in `other` only where it does not: elsewhere they may lie outside.
+    """
 
     __slots__ = ("args",)
 

@@ -192,6 +192,11 @@ class Inliner:
         repeated = max((_ratio(_points(d), _points(data)) for d, _ in uses), default=1)
         if len(uses) == 1 and repeated <= 1:
             return "used once"
+        reduced = any(
+            isinstance(self.data.get(r.buffer), ir.Reduction) for r in reads
+        )  # fuses with its reduction instead
+        if price <= 16 and repeated >= 8 and len(uses) <= 2 and not reduced:
+            return "small: cheaper to repeat than a kernel of its own"
         wide = [r for r in reads if self.layouts[r.buffer].numel() == buffer.layout.numel()]
         if len({r.buffer for r in wide}) <= 1 and price * len(uses) * min(repeated, 8) <= CHEAP * 2 and repeated <= 2:
             return "cheap, and its input would be read anyway"

@@ -239,7 +239,10 @@ class Scheduler:
         for group, mapping in ((first, map_a), (second, map_b)):
             memo = {}
             for node in group.nodes:
-                used = {x for v in node.outer + node.inner for x in mapping[v].vars()}
+                reduced = {x for v in node.inner for x in mapping[v].vars()}
+                if node.is_reduction and reduced != set(inner):
+                    return None, "a reduction would run over other loops"
+                used = reduced | {x for v in node.outer for x in mapping[v].vars()}
                 nodes.append(node.renamed(mapping, outer, inner if used & set(inner) else (), memo))
         why = self.illegal(nodes, len(first.nodes), outer, inner)
         if why:

@@ -73,7 +73,7 @@ def bodies(data, buffer):
 
 def verify_expr(root, scope, buffer, layouts, seen):
     """Types, scope and ranges of an expression.  Loads under a mask may lie outside: their mask keeps them from happening."""
-    masked = {n for m in ir.walk(root) if isinstance(m, Masked) for n in ir.walk(m.args[1])}
+    masked = {n for m in ir.walk(root) if isinstance(m, Masked) for part in m.args[1:] for n in ir.walk(part)}
     for node in ir.walk(root):
         for value in ir.indices(node):
             for atom in value.atoms():

@@ -81,11 +81,11 @@ class LoopKernel(ColumnReductions, LoopWriter):
         self.nodes = merge_loops(nodes, self.addresses)
         widest = max(self.nodes, key=lambda n: len(n.inner))
         self.outer, self.inner = list(widest.outer), list(widest.inner)
-        self.level = levels(self.nodes)
+        self.level, self.bodies = levels(self.nodes), [n.body for n in self.nodes]
 
     def work(self):
         points = ir.product(hint(v.size) for v in self.outer + self.inner)
-        return points * sum(2 + len(ir.loads(n.body)) + ir.cost(n.body) // 2 for n in self.nodes) // 4
+        return points * sum(2 + len(ir.loads(e)) + ir.cost(e) // 2 for e in self.bodies) // 4
 
     # --- the function ---
 

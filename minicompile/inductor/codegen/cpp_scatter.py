@@ -29,14 +29,14 @@ class ScatterKernel(LoopKernel):
     def start(self, buffer, data):
         """result = initial"""
         node = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.vars, data.initial)), self.addresses)
-        self.nodes, self.outer, self.inner = [node], list(node.outer), []
+        self.nodes, self.outer, self.inner, self.bodies = [node], list(node.outer), [], [node.body]
         self.pointwise()
         self.forwards.clear()
         self._facts.clear()
 
     def scatter(self, buffer, data):
         self.outer = [v for v in data.points if v.size != 1]
-        self.nodes = [make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.points, data.body)), self.addresses)]
+        self.nodes, self.bodies = [], [data.body]
         safe = [v for v in self.outer if any(i.terms == ((v, 1),) for i in data.position)]
         x = next((v for v in safe if buffer.layout.address(data.position).coefficient(v) == 1), None)
         rest = [v for v in self.outer if v is not x]
@@ -66,8 +66,8 @@ class ScanKernel(LoopKernel):
         buffer = self.nodes[0]
         data, layout = buffer.data, buffer.layout
         along = data.vars[data.dim]
-        self.outer = [v for v in data.vars if v is not along and v.size != 1]
-        self.nodes = [make_node(Buffer(buffer.name, layout, Pointwise(data.vars, data.body)), self.addresses)]
+        self.outer, self.inner = [v for v in data.vars if v is not along and v.size != 1], [along]
+        self.nodes, self.bodies = [], [data.body]
         address = layout.address(data.vars)
         x = next((v for v in self.outer if address.coefficient(v) == 1), None)
         loops = [self.loop(v) for v in self.outer if v is not x]

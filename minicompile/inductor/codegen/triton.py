@@ -1,0 +1,422 @@
+"""Triton kernels: one function a group of loops (two for a reduction that programs share).
+
+Goes in: a `Schedule`.  Comes out: a `Source`: the kernels, and the wrapper that calls them; `load` makes it run.
+Mirrors `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
+
+    pointwise    each program takes XBLOCK neighbours, or a YBLOCK x XBLOCK tile where the memory orders differ (a transpose)
+    persistent   each program holds XBLOCK whole rows: softmax and layer norm read their input once
+    looped       each program walks along XBLOCK rows, RBLOCK elements at a time, once for each pass
+    shared       few, long rows: programs reduce parts of a row, and a second kernel joins the parts
+"""
+
+import dataclasses
+
+import torch
+
+from .. import ir, memory, passes
+from ..dependencies import Addresses, merge_loops
+from ..ops import OPS, REDUCTIONS
+from ..scheduler import levels
+from . import triton_tiles as tiles
+from . import wrapper
+from .triton_expr import Axis, TritonWriter, compute, function, indent, literal, pointer, typed
+
+
+@dataclasses.dataclass
+class Kernel:
+    """Triton functions: `text` has `@NAME@` in place of the name.  params: buffers, then symbolic sizes, in the order of the arguments."""
+
+    text: str
+    params: list
+    types: list
+    summary: str
+
+
+def wide(node, stored, addresses, var):
+    """How many accesses of a node step by one element along a loop; stores count double."""
+    score = sum(address.coefficient(var) == 1 for _, address in addresses.reads(node))
+    return score + 2 * (node.name in stored and not node.is_reduction and node.store.coefficient(var) == 1)
+
+
+class LoopKernel:
+    """A group of loops -> a `Kernel`."""
+
+    def __init__(self, group, schedule, shared):
+        self.addresses = Addresses(schedule.graph.layouts())
+        self.layouts = self.addresses.layouts
+        self.nodes, self.stored, self.reads, self.shared = group.nodes, list(group.stored), list(group.reads), shared
+        self.interpreted = schedule.graph.device.type == "cpu"
+        if group.kind == "loops":
+            self.arrange(group)
+
+    # --- loop order ---
+
+    def arrange(self, group):
+        """Put the loop along which memory is contiguous last; merge loops."""
+        full = [n for n in self.nodes if n.inner] or self.nodes
+
+        def contiguity(var):
+            return sum(wide(n, self.stored, self.addresses, var) for n in full)
+
+        def ordered(variables):
+            best = max(reversed(variables), key=contiguity) if variables else None
+            return tuple(sorted(variables, key=lambda v: v is best)), contiguity(best) if variables else 0
+
+        outer, across = ordered(group.outer)
+        inner, along = ordered(group.inner)
+        self.columns = bool(inner) and across > along
+        if inner and not self.columns:
+            outer = group.outer
+        nodes = [dataclasses.replace(n, outer=outer, inner=inner if n.inner else ()) for n in self.nodes]
+        self.nodes = merge_loops(nodes, self.addresses)
+        longest = max(self.nodes, key=lambda n: len(n.inner))
+        self.outer, self.inner, self.level = longest.outer, longest.inner, levels(self.nodes)
+
+    def writer(self, reads, stored, nodes):
+        """A fresh writer that recomputes what nodes of this kernel hand on and nobody forwarded."""
+        writer = TritonWriter(self.addresses)
+        bodies = {n.name: n.body for n in nodes}
+        writer.local_load = lambda load: writer.value(bodies[load.buffer]) if load.buffer in bodies else None
+        writer.bind(reads, stored, self.shared)
+        return writer
+
+    # --- the kernel ---
+
+    def generate(self):
+        if not self.inner:
+            text, writer = self.pointwise()
+            return self.finish(text, writer)
+        last = max(self.level.values())
+        rows = {load.buffer for n in self.nodes if n.inner for load in ir.loads(n.body)}
+        xnumel, rnumel = (ir.product(v.size for v in vs) for vs in (self.outer, self.inner))
+        self.tile = tiles.reduction(xnumel, rnumel, self.columns, last + 1, len(rows), self.interpreted)
+        if self.tile.parts > 1:
+            return self.shared_reduction()
+        writer = self.writer(self.reads, self.stored, self.nodes)
+        x, r = self.reduction_axes(writer)
+        self.start(writer, (x,) if not self.tile.persistent else (x, r))
+        self.outer_nodes(writer, -1)
+        for level in range(last + 1):
+            self.reduction_pass(writer, level)
+            self.outer_nodes(writer, level)
+        constants = {x.constant: x.block, r.constant: r.block}
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
+        return self.finish(function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants), writer)
+
+    def finish(self, text, writer, extra=""):
+        names = [op.name for n in self.nodes for op in ir.walk(n.body) if isinstance(op, ir.Op) and op.name != "cast"]
+        kinds = [n.kind for n in self.nodes if n.is_reduction]
+        summary = "_".join(list(dict.fromkeys(kinds + names))[:5]) or "copy"
+        types = [kind for _, kind in writer.types] + ["i64"] * len(writer.symbols)
+        return Kernel(text + extra, [*writer.params, *sorted(writer.symbols)], types, summary)
+
+    def start(self, writer, axes, programs="tl.program_id(0)"):
+        """Define the index and the mask of each axis of the grid, at the top of the kernel.  The last axis varies fastest."""
+        writer.use_axes(writer.axes or list(axes))
+        grid = [axis for axis in axes if axis.name != "r"]
+        if writer.wide:
+            programs = f"{programs}.to(tl.int64)"
+        if len(grid) > 1:
+            writer.line(f"program = {programs}")
+            programs = "program"
+        for axis in reversed(grid):
+            count = f"tl.cdiv({writer.size(axis.numel)}, {axis.constant})" if axis.block else writer.size(axis.numel)
+            number = programs if axis is grid[0] else f"{programs} % {count}"
+            self.define(writer, axis, number)
+            if axis is not grid[0]:
+                programs = f"program // {count}" if programs == "program" else f"({programs}) // {count}"
+        for axis in axes:
+            writer.depth_of_var.update(dict.fromkeys(axis.vars, 0))
+            if axis.name == "r":
+                self.define(writer, axis, None)
+
+    def define(self, writer, axis, start):
+        """index = start * BLOCK + 0, 1, 2, ...; and its mask."""
+        side = "" if len([a for a in writer.axes if a.block]) == 1 else ("[:, None]", "[None, :]")[axis.place]
+        steps = f"tl.arange(0, {axis.constant}){side}"
+        if axis.block is None:
+            writer.line(f"{axis.name} = {start}")
+        elif start is None:
+            writer.line(f"{axis.name} = {steps}")
+        else:
+            start = (
+                start
+                if axis.name == "r"
+                else f"({start}) * {axis.constant}"
+                if " " in start
+                else f"{start} * {axis.constant}"
+            )
+            writer.line(f"{axis.name} = {start} + {steps}")
+        if axis.masked:
+            writer.line(f"{axis.name}mask = {axis.name} < {writer.size(axis.numel)}")
+
+    def emit(self, writer, node):
+        """Compute a node, hand its value on, store it if somebody outside needs it."""
+        text = writer.value(node.body)
+        writer.forward(node.name, text, writer.axes_under(node.body))
+        if node.name in self.stored:
+            want = {a.name for a in writer.axes if a.name != "r" or node.inner}
+            writer.store(node.name, node.store, text, want)
+
+    # --- pointwise ---
+
+    def pointwise(self):
+        writer = self.writer(self.reads, self.stored, self.nodes)
+        axes, num_warps = self.pointwise_axes()
+        self.start(writer, axes)
+        for node in self.nodes:
+            self.emit(writer, node)
+        blocks = {axis.constant: axis.block for axis in axes if axis.block}
+        parts = [f"cdiv({writer.size(a.numel)}, {a.constant})" if a.block else writer.size(a.numel) for a in axes]
+        return function("@NAME@", writer, writer.pop(), " * ".join(parts), num_warps, blocks), writer
+
+    def pointwise_axes(self):
+        tile = self.transposed()
+        if tile is None:
+            block, num_warps = tiles.pointwise(ir.product(v.size for v in self.outer), self.interpreted)
+            axis = Axis("x", self.outer, block)
+            axis.masked = not axis.whole()
+            return [axis], num_warps
+        u, v = tile
+        yblock, xblock, num_warps = tiles.transposed(u.size, v.size, self.interpreted)
+        axes = [Axis("y", (u,), yblock, 0), Axis("x", (v,), xblock, 1)]
+        for axis in axes:
+            axis.masked = not axis.whole()
+        others = tuple(w for w in self.outer if w not in tile)
+        return [*([Axis("z", others, None, masked=False)] if others else []), *axes], num_warps
+
+    def transposed(self):
+        """(u, v): some access steps by one along u while others do along v."""
+        if len(self.outer) < 2:
+            return None
+        v = self.outer[-1]
+        for node in self.nodes:
+            found = [a for _, a in self.addresses.reads(node)] + ([node.store] if node.name in self.stored else [])
+            for address in found:
+                for u in self.outer[:-1]:
+                    if address.coefficient(u) == 1 and address.coefficient(v) not in (0, 1):
+                        if tiles.hint(u.size) >= 8 and tiles.hint(v.size) >= 8:
+                            return u, v
+        return None
+
+    # --- reductions ---
+
+    def reduction_axes(self, writer):
+        x, r = Axis("x", self.outer, self.tile.x, 0), Axis("r", self.inner, self.tile.r, 1)
+        for axis in (x, r):
+            axis.masked = not axis.whole()
+        writer.use_axes([x, r])
+        return x, r
+
+    def outer_nodes(self, writer, level):
+        for node in self.nodes:
+            if not node.inner and self.level[node.name] == level:
+                self.emit(writer, node)
+
+    def reduction_pass(self, writer, level, first="0", last=None):
+        """One run over the reduced loops."""
+        full = [n for n in self.nodes if n.inner and self.level[n.name] == level]
+        reductions = [n for n in full if n.is_reduction]
+        if self.tile.persistent:
+            for node in full:
+                if node.is_reduction:
+                    self.reduced(writer, node, self.block_of(writer, node))
+                else:
+                    self.emit(writer, node)
+            return
+        r = writer.axes[1]
+        totals = {n.name: f"acc{writer.count + k}" for k, n in enumerate(reductions, 1)}
+        writer.count += len(reductions)
+        for node in reductions:
+            writer.line(f"{totals[node.name]} = {self.identity(node)}")
+        writer.push(*self.inner)
+        self.define(writer, r, "r_start")
+        for node in full:
+            if node.is_reduction:
+                total = totals[node.name]
+                joined = combine(node, total, self.operand(writer, node))
+                writer.line(f"{total} = " + (f"tl.where(rmask, {joined}, {total})" if r.masked else joined))
+            else:
+                self.emit(writer, node)
+        lines = writer.pop()
+        writer.line(f"for r_start in range({first}, {last or writer.size(r.numel)}, {r.constant}):")
+        for line in indent(lines):
+            writer.line(line)
+        writer.forget([n.name for n in full if not n.is_reduction])
+        for node in reductions:
+            self.reduced(writer, node, totals[node.name])
+
+    def operand(self, writer, node):
+        text = writer.value(node.body)
+        return text if text.isidentifier() else typed(text, node.body.dtype) if "(" not in text else text
+
+    def identity(self, node):
+        value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
+        return f"tl.full([XBLOCK, RBLOCK], {value}, {compute(node.body.dtype)})"
+
+    def block_of(self, writer, node):
+        """The value to reduce, as a whole block with the neutral element where the row has ended."""
+        text, r = self.operand(writer, node), writer.axes[1]
+        if r.masked:
+            value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
+            text = f"tl.where(rmask, {text}, {typed(value, node.body.dtype)})"
+        if not {"x", "r"} <= writer.axes_under(node.body):
+            text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
+        return text
+
+    def reduced(self, writer, node, text):
+        writer.count += 1
+        name = f"t{writer.count}"
+        writer.line(f"{name} = rt.reduce_{node.kind}({text})")
+        writer.forward(node.name, name, {"x"})
+        if node.name in self.stored:
+            writer.store(node.name, node.store, name, {"x"})
+
+    # --- reductions that programs share ---
+
+    def shared_reduction(self):
+        """Two kernels: each program reduces a part of a row; then the parts are joined, and the outer nodes follow."""
+        reductions = [n for n in self.nodes if n.is_reduction]
+        late = [n for n in self.nodes if not n.inner and self.level[n.name] >= 0]
+        early = [n for n in self.nodes if n not in late and n not in reductions]
+        first, stored = self.parts_kernel(reductions, early)
+        second, writer = self.join_kernel(reductions, late)
+        names = [*first.params, *sorted(first.symbols)]
+        all_params = list(dict.fromkeys([*first.params, *writer.params]))
+        symbols = sorted(first.symbols | writer.symbols)
+        names = {name: f"a{k}" for k, name in enumerate(all_params)} | {s: s for s in symbols}
+        xnumel = ir.product(v.size for v in self.outer)
+        lines = [f"def @NAME@({', '.join(names.values())}):"]
+        parts = [f"part{k}" for k in range(len(reductions))]
+        size = f"({self.tile.parts}, {xnumel})"
+        like = names[all_params[0]]
+        for part, node in zip(parts, reductions, strict=True):
+            lines.append(f"    {part} = scratch({size}, {part_dtype(node)}, {like})")
+        for suffix, each in (("parts", first), ("join", writer)):
+            args = [names[p] for p in each.params] + parts + sorted(each.symbols)
+            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
+        types = dict(zip([*first.params, *writer.params], [*first.own_types, *writer.own_types], strict=True))
+        kernel = self.finish("\n\n\n".join([stored, second, "\n".join(lines)]), writer)
+        kernel.params = [*all_params, *symbols]
+        kernel.types = [types[p] for p in all_params] + ["i64"] * len(symbols)
+        return kernel
+
+    def add_parts(self, writer, reductions):
+        """Parameters for the partial results."""
+        writer.own_types = [kind for _, kind in writer.types]
+        for k, node in enumerate(reductions):
+            writer.types.append((f"part{k}", pointer(getattr(torch, part_dtype(node).removeprefix("torch.")))))
+
+    def parts_kernel(self, reductions, early):
+        kept = [n for n in self.stored if n in {e.name for e in early}]
+        reads = self.needed([*reductions, *early])
+        writer = self.writer(reads, kept, self.nodes)
+        self.add_parts(writer, reductions)
+        x, r = self.reduction_axes(writer)
+        writer.line(f"part = tl.program_id(0) % {self.tile.parts}")
+        self.start(writer, (x,), f"tl.program_id(0) // {self.tile.parts}")
+        chunk = self.tile.chunk
+        for node in early:
+            if not node.inner:
+                self.emit(writer, node)
+        stored, self.stored = self.stored, kept
+        self.reduction_pass(
+            writer, 0, f"part * {chunk}", f"tl.minimum(part * {chunk} + {chunk}, {writer.size(r.numel)})"
+        )
+        self.stored = stored
+        for k, node in enumerate(reductions):
+            text = writer.forwards[node.name].text
+            place = f"part{k} + part*{writer.size(x.numel)} + x"
+            writer.scopes[-1].stores.append(f"tl.store({place}, {text}{', xmask' if x.masked else ''})")
+        constants = {x.constant: x.block, r.constant: r.block}
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK) * {self.tile.parts}"
+        return writer, function("@NAME@_parts", writer, writer.pop(), grid, self.tile.num_warps, constants)
+
+    def join_kernel(self, reductions, late):
+        kept = [n for n in self.stored if n in {e.name for e in [*reductions, *late]}]
+        writer = self.writer(self.needed(late), kept, self.nodes)
+        self.add_parts(writer, reductions)
+        block = tiles.power(self.tile.parts)
+        xblock = tiles.clamp(2048 // block, 1, min(32, tiles.power(tiles.hint(ir.product(v.size for v in self.outer)))))
+        x, r = Axis("x", self.outer, xblock, 0), Axis("r", self.inner, block, 1, block != self.tile.parts)
+        x.masked = not x.whole()
+        writer.use_axes([x, r])
+        self.start(writer, (x,))
+        writer.line("part = tl.arange(0, RBLOCK)[None, :]")
+        conditions = [*(["xmask"] if x.masked else []), *([f"(part < {self.tile.parts})"] if r.masked else [])]
+        mask = " & ".join(conditions)
+        for k, node in enumerate(reductions):
+            value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
+            text = f"tl.load(part{k} + part*{writer.size(x.numel)} + x{', ' + mask if mask else ''})"
+            text += ".to(tl.int1)" if node.body.dtype == torch.bool else ""
+            text = f"tl.where(part < {self.tile.parts}, {text}, {typed(value, node.body.dtype)})" if r.masked else text
+            self.reduced(writer, node, text)
+        for node in late:
+            self.emit(writer, node)
+        constants = {x.constant: x.block, r.constant: r.block}
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
+        return function("@NAME@_join", writer, writer.pop(), grid, tiles.warps(xblock * block), constants), writer
+
+    def needed(self, nodes):
+        """Buffers from outside that some nodes read, directly or through nodes that are computed again."""
+        bodies, found, stack = {n.name: n.body for n in self.nodes}, set(), [n.body for n in nodes]
+        reductions = {n.name for n in self.nodes if n.is_reduction}
+        seen = set()
+        while stack:
+            for load in ir.loads(stack.pop()):
+                if load.buffer in bodies and load.buffer not in reductions and load.buffer not in seen:
+                    seen.add(load.buffer)
+                    stack.append(bodies[load.buffer])
+                found.add(load.buffer)
+        return [name for name in self.reads if name in found]
+
+
+def part_dtype(node):
+    """What partial results are kept in: half types in float32."""
+    return "torch.float32" if node.body.dtype in ir.HALF else str(node.body.dtype)
+
+
+def combine(node, a, b):
+    if node.body.dtype == torch.bool:
+        return f"{a} {'|' if node.kind in ('any', 'max') else '&'} {b}"
+    return OPS[REDUCTIONS[node.kind].combine].triton.format(a, b)
+
+
+# --- a whole schedule ---------------------------------------------------------------------------------
+
+
+def make_kernel(group, schedule, shared):
+    from .triton_scatter import ScanKernel, ScatterKernel
+
+    kinds = {"loops": LoopKernel, "scatter": ScatterKernel, "scan": ScanKernel}
+    return kinds[group.kind](group, schedule, shared).generate()
+
+
+def generate(schedule):
+    """Schedule -> Source."""
+    plan = memory.plan(schedule)
+    made = wrapper.generate(schedule, plan, lambda group: make_kernel(group, schedule, plan.storage))
+    parts = [f'device = torch.device("{schedule.graph.device}")'] if made.runs else []
+    parts += [text.replace("@NAME@", name) for text, name in made.texts.items()]
+    for run, names, calls in made.runs:
+        body = indent([f"{name}({', '.join(args)})" for name, args in calls])
+        parts.append("\n".join([f"def {run}({', '.join(names)}):", *body]))
+    counts = {run: len(names) for run, names, _ in made.runs}
+    names = [name for _, _, calls in made.runs for name, _ in calls]
+    text = "\n\n\n".join(parts)
+    return wrapper.Source("triton", made.wrapper.finish(), text + "\n", counts, schedule.graph.constants, names)
+
+
+def load(source):
+    """Source -> its functions `run_0`, `run_1`, ..."""
+    if not source.counts:
+        return {}
+    from . import triton_launch
+
+    namespace = triton_launch.module(source.kernels)
+    if namespace["device"].type == "cuda":
+        triton_launch.build(namespace, namespace["device"])
+    return {name: namespace[name] for name in source.counts}
+
+
+__all__ = ["Kernel", "LoopKernel", "generate", "load", "passes"]

@@ -1,0 +1,315 @@
+"""How loads, constants, indices and operations are written in Triton: the bottom half of the Triton generator.
+
+Goes in: expressions, and the `Axis`es of a tile.  Comes out: Triton text.  A value is a block over the axes that it depends on:
+`[XBLOCK]`, or `[XBLOCK, 1]`, `[1, RBLOCK]`, `[XBLOCK, RBLOCK]` where the tile has two axes.
+Mirrors `TritonOverrides` and `IterationRanges` of `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
+"""
+
+import dataclasses
+import math
+
+import torch
+
+from ... import config
+from .. import ir
+from ..indexing import Indirect
+from ..ops import OPS
+from .common import ExprWriter, Forward
+
+TYPES = {  # dtype -> (Triton's name for a kernel argument, its dtype in a kernel)
+    torch.bool: ("i1", "tl.int1"),
+    torch.uint8: ("u8", "tl.uint8"),
+    torch.int8: ("i8", "tl.int8"),
+    torch.int16: ("i16", "tl.int16"),
+    torch.int32: ("i32", "tl.int32"),
+    torch.int64: ("i64", "tl.int64"),
+    torch.float16: ("fp16", "tl.float16"),
+    torch.bfloat16: ("bf16", "tl.bfloat16"),
+    torch.float32: ("fp32", "tl.float32"),
+    torch.float64: ("fp64", "tl.float64"),
+}
+# What arithmetic means for truth values.
+BOOL = {
+    "add": "{0} | {1}",
+    "mul": "{0} & {1}",
+    "maximum": "{0} | {1}",
+    "minimum": "{0} & {1}",
+    "abs": "{0}",
+    "square": "{0}",
+}
+
+
+def storage(dtype):
+    return TYPES[dtype][1]
+
+
+def compute(dtype):
+    """Half types are computed in float32."""
+    return "tl.float32" if dtype in ir.HALF else TYPES[dtype][1]
+
+
+def pointer(dtype):
+    return f"*{TYPES[dtype][0]}"
+
+
+def literal(value, dtype):
+    """A number as Triton text."""
+    if not dtype.is_floating_point:
+        return str(value)
+    value = float(value)
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
+
+
+def typed(text, dtype):
+    """A literal with its dtype."""
+    return f"tl.full([], {text}, {compute(dtype)})"
+
+
+@dataclasses.dataclass
+class Axis:
+    """One direction of a tile: the loop variables that its index runs over, last one fastest.
+
+    block: how many neighbours one program takes; None: one, and the index is a plain number.  place: dimension of the tile.
+    """
+
+    name: str
+    vars: tuple
+    block: int | None
+    place: int = 0
+    masked: bool = True  # does the last block stick out?
+
+    @property
+    def numel(self):
+        return ir.product(v.size for v in self.vars)
+
+    @property
+    def constant(self):
+        return f"{self.name.upper()}BLOCK"
+
+    def whole(self):
+        """True when the blocks fill the axis exactly."""
+        return self.block is None or isinstance(self.numel, int) and self.numel % self.block == 0
+
+
+class TritonWriter(ExprWriter):
+    """Expressions in Triton, and the parameters of a kernel."""
+
+    def __init__(self, addresses):
+        super().__init__(addresses)
+        self.layouts = addresses.layouts
+        self.params, self.types, self.names = [], [], {}
+        self.axes, self.axis_of, self.local_axes, self.symbols = [], {}, {}, set()
+        self.wide, self.asserts = False, False
+
+    def bind(self, reads, writes, shared):
+        """Give every buffer a parameter; buffers that share memory share it.  shared: name -> whose memory it is in."""
+        members = {}
+        for name in dict.fromkeys((*reads, *writes)):
+            members.setdefault(shared.get(name, name), []).append(name)
+        kinds = []
+        for names in members.values():
+            written = any(n in writes for n in names)
+            kind = "io" if written and len(names) > 1 else "out" if written else "in"
+            self.param(names, f"{kind}{kinds.count(kind)}")
+            kinds.append(kind)
+
+    def param(self, names, text):
+        layout = self.layouts[names[0]]
+        self.params.append(names[0])
+        self.types.append((text, pointer(layout.dtype)))
+        self.names.update(dict.fromkeys(names, text))
+        extent = layout.address(tuple(n - 1 for n in layout.size)).constant
+        self.wide = self.wide or not isinstance(extent, int) or extent >= 2**31 - 2**20
+
+    # --- axes ---
+
+    def use_axes(self, axes):
+        self.axes = axes
+        self.axis_of.update({v: axis for axis in axes for v in axis.vars})
+        points = ir.product(axis.numel for axis in axes)
+        self.wide = self.wide or not isinstance(points, int) or points >= 2**31 - 2**20
+
+    def axes_under(self, *exprs):
+        """The axes that values depend on, as a set of names."""
+        found = set()
+        for expr in exprs:
+            if expr is not None:
+                used, local, _ = self.facts(expr)
+                found |= {self.axis_of[v].name for v in used}
+                found.update(*(self.local_axes[name] for name in local))
+        return found
+
+    def axes_of_address(self, address):
+        found = {self.axis_of[v].name for v in address.vars()}
+        return found | self.axes_under(*(a.expr for a in address.atoms() if isinstance(a, Indirect)))
+
+    def mask(self, names, condition=None):
+        """The text of the mask over some axes (and an Expr), or ""."""
+        parts = [f"{axis.name}mask" for axis in self.axes if axis.name in names and axis.masked]
+        if condition is not None:
+            parts.append(self.value(condition))
+        return " & ".join(parts)
+
+    def spread(self, address, have, want):
+        """An address, as a block over more axes than it names."""
+        extra = [
+            f" + 0*{axis.name}" for axis in self.axes if axis.name in want and axis.name not in have and axis.block
+        ]
+        return address + "".join(extra)
+
+    # --- indices ---
+
+    def index(self, value, mask=None):
+        """Neighbouring loops whose strides fit together are one number again: contiguous stays visibly contiguous."""
+        terms, parts = dict(value.terms), []
+        for axis in self.axes:
+            for first, last in self.runs(axis, terms):
+                c = terms[axis.vars[last]]
+                text = self.run(axis, first, last)
+                parts.append(text if isinstance(c, int) and c == 1 else f"{self.size(c)}*{text}")
+        for atom, c in value.terms:
+            if atom not in self.axis_of:
+                text = self.atom(atom, mask)
+                parts.append(text if isinstance(c, int) and c == 1 else f"{self.size(c)}*{text}")
+        if not parts or not (isinstance(value.constant, int) and value.constant == 0):
+            parts.append(self.size(value.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def runs(self, axis, terms):
+        """(first, last) numbers of variables whose coefficients make them one."""
+        found, k = [], len(axis.vars) - 1
+        while k >= 0:
+            last = k
+            if axis.vars[k] in terms:
+                step = terms[axis.vars[k]]
+                while k > 0 and terms.get(axis.vars[k - 1]) == step * axis.vars[k].size:
+                    step = step * axis.vars[k].size
+                    k -= 1
+                found.append((k, last))
+            k -= 1
+        return found[::-1]
+
+    def run(self, axis, first, last):
+        """The name of the number that the variables first..last of an axis make together."""
+        if first == 0 and last == len(axis.vars) - 1:
+            return axis.name
+        depth = self.depth_of_var[axis.vars[first]]
+        key = (axis.name, first, last)
+        if key not in self.scopes[depth].values:
+            below = ir.product(v.size for v in axis.vars[last + 1 :])
+            text = axis.name if isinstance(below, int) and below == 1 else f"{axis.name} // {self.size(below)}"
+            if first:
+                count = self.size(ir.product(v.size for v in axis.vars[first : last + 1]))
+                text = f"{text} % {count}"
+            name = "_".join([axis.name, *(str(k) for k in range(first, last + 1))])
+            self.scopes[depth].lines.append(f"{name} = {text}")
+            self.scopes[depth].values[key] = name
+        return self.scopes[depth].values[key]
+
+    def variable(self, var):
+        axis = self.axis_of[var]
+        k = axis.vars.index(var)
+        return self.run(axis, k, k)
+
+    def size(self, value):
+        if isinstance(value, int):
+            return str(value)
+        self.symbols |= {str(s) for s in value.free_symbols}
+        return f"({value})"
+
+    def division(self, atom, text, floor):
+        low, _ = atom.index.bounds()
+        if isinstance(low, int) and low >= 0:
+            return f"(({text}) {'//' if floor else '%'} {self.size(atom.divisor)})"
+        return f"rt.{'floor' if floor else 'mod'}_index({text}, {self.size(atom.divisor)})"
+
+    def indirect(self, atom, text, mask):
+        if atom.wrap:
+            text = f"rt.wrapped({text}, {self.size(atom.size)})"
+        if atom.check:
+            self.asserts = True
+            used = self.mask(self.axes_under(atom.expr, mask), mask)
+            text = f"rt.checked({text}, {self.size(atom.size)}, {used or 1})"
+        return text
+
+    def index_value(self, expr, mask):
+        return f"({self.index(expr.index, mask)}).to({compute(expr.dtype)})"
+
+    # --- values ---
+
+    def assign(self, name, dtype, text):
+        return f"{name} = {text}"
+
+    def constant(self, expr):
+        text = literal(expr.value, expr.dtype)
+        return typed(text, expr.dtype) if expr.dtype in (torch.bool, torch.float64) else text
+
+    def load(self, expr, address, mask):
+        layout = self.layouts[expr.buffer]
+        if isinstance(layout.numel(), int) and layout.numel() == 0:
+            return typed(literal(0 if layout.dtype != torch.bool else False, expr.dtype), expr.dtype)
+        have = self.axes_of_address(address)
+        want = have | self.axes_under(mask)
+        condition = self.mask(want, mask)
+        place = self.spread(self.index(address, mask), have, want)
+        text = f"tl.load({self.names[expr.buffer]} + {place}{', ' + condition if condition else ''})"
+        if expr.dtype in ir.HALF:
+            return f"{text}.to(tl.float32)"
+        return f"{text}.to(tl.int1)" if expr.dtype == torch.bool else text
+
+    def store(self, name, address, text, want):
+        """want: the axes of the block that is stored."""
+        place = self.spread(self.index(address), self.axes_of_address(address), want)
+        condition = self.mask(want)
+        self.scopes[-1].stores.append(
+            f"tl.store({self.names[name]} + {place}, {text}{', ' + condition if condition else ''})"
+        )
+
+    def operation(self, expr, args, mask):
+        spec = OPS[expr.name]
+        template = spec.triton
+        if expr.args[0].dtype == torch.bool:
+            template = BOOL.get(expr.name, template)
+        known = [a.isidentifier() for a in args]
+        free = any(known[1:]) if expr.name == "where" else any(known) and "(" not in template
+        if not free:  # a bare number takes the type of what stands beside it: only where that is right
+            args = [a if k or "(" in a else typed(a, e.dtype) for a, k, e in zip(args, known, expr.args, strict=True)]
+        text = template.format(*args, type=storage(expr.dtype), src=storage(expr.args[0].dtype))
+        half = expr.dtype in ir.HALF and spec.rule != "given" and config.emulate_precision_casts
+        return f"rt.cast({text}, {storage(expr.dtype)})" if half else text
+
+    def select(self, condition, body, other, dtype):
+        if not body.isidentifier() and not other.isidentifier() and "(" not in body:
+            body = typed(body, dtype)
+        return f"tl.where({condition}, {body}, {other})"
+
+    # --- nodes ---
+
+    def forward(self, name, text, axes):
+        """From here on, a load of this buffer is this value."""
+        self.forwards[name] = Forward(text, len(self.scopes) - 1)
+        self.local_axes[name] = axes
+        self._facts.clear()
+
+    def forget(self, names):
+        for name in names:
+            self.forwards.pop(name, None)
+        self._facts.clear()
+
+
+def indent(lines):
+    return ["    " + line for line in lines]
+
+
+def function(name, writer, body, grid, num_warps, constants):
+    """The whole kernel.  grid: text of the number of programs; constants: block sizes."""
+    writer.size_names = sorted(writer.symbols)
+    types = ", ".join(f"{text}: {kind}" for text, kind in [*writer.types, *((s, "i64") for s in writer.size_names)])
+    blocks = "".join(f", {k}={v}" for k, v in constants.items())
+    asserts = ", asserts=True" if writer.asserts else ""
+    params = [text for text, _ in writer.types] + writer.size_names + [f"{k}: tl.constexpr" for k in constants]
+    head = [
+        f'@kernel("{types}", grid="{grid}", num_warps={num_warps}{blocks}{asserts})',
+        f"def {name}({', '.join(params)}):",
+    ]
+    return "\n".join([*head, *indent(body or ["pass"])])

@@ -1,0 +1,153 @@
+"""Scatters and scans in Triton: loops whose points depend on each other.
+
+Goes in: a `Scatter` or `Scan` buffer.  Comes out: its kernels.  A scatter first writes the initial values, then each point stores or adds
+to its place: with atomics where the hardware has them (the order of a float sum is then not fixed, as in eager on CUDA), else in
+parallel along the loops that pick different places for sure and in order along the others.
+Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 12.
+"""
+
+import torch
+
+from .. import ir
+from ..dependencies import make_node
+from ..ir import Buffer, Pointwise
+from ..ops import OPS, REDUCTIONS
+from . import triton_tiles as tiles
+from .triton import LoopKernel, combine
+from .triton_expr import Axis, compute, function, indent, literal, typed
+
+_MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+ATOMIC = {  # what `tl.atomic_...` can do without surprises (a float maximum would lose NaNs)
+    "add": (torch.int32, torch.int64, torch.float32, torch.float64),
+    "max": (torch.int32, torch.int64),
+    "min": (torch.int32, torch.int64),
+}
+
+
+class ScatterKernel(LoopKernel):
+    """Two functions under one: `initial`, and `points`."""
+
+    def generate(self):
+        buffer = self.nodes[0]
+        data = buffer.data
+        start = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.vars, data.initial)), self.addresses)
+        self.nodes, self.outer, self.inner = [start], start.outer, ()
+        self.reads = sorted({load.buffer for load in ir.loads(data.initial)})
+        first_text, first = self.pointwise()
+        index = [ir.IndexExpr(i, torch.int64) for i in data.position]
+        body = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.points, data.body)), self.addresses)
+        self.reads = sorted({load.buffer for e in (data.body, *index) for load in ir.loads(e)} - {buffer.name})
+        second_text, second = self.points(buffer, data)
+        self.nodes = [start, body]
+        return self.sequence(data, {"initial": (first_text, first), "points": (second_text, second)})
+
+    def sequence(self, data, functions):
+        """A Python function that calls the kernels one after the other."""
+        params = list(dict.fromkeys(p for _, writer in functions.values() for p in writer.params))
+        symbols = sorted({s for _, writer in functions.values() for s in writer.symbols})
+        names = {name: f"a{k}" for k, name in enumerate(params)} | {s: s for s in symbols}
+        lines, types = [f"def @NAME@({', '.join(names.values())}):"], {}
+        for suffix, (_, writer) in functions.items():
+            args = [names[p] for p in [*writer.params, *sorted(writer.symbols)]]
+            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
+            types |= dict(zip(writer.params, [kind for _, kind in writer.types], strict=True))
+        texts = [text.replace("@NAME@", f"@NAME@_{suffix}", 1) for suffix, (text, _) in functions.items()]
+        kernel = self.finish("\n\n\n".join([*texts, "\n".join(lines)]), functions["points"][1])
+        kernel.params, kernel.types = [*params, *symbols], [types[p] for p in params] + ["i64"] * len(symbols)
+        kernel.summary = f"scatter_{data.mode}_{kernel.summary}"
+        return kernel
+
+    def points(self, buffer, data):
+        writer = self.writer(self.reads, [buffer.name], [])
+        mode, dtype = data.mode, data.body.dtype
+        atomic = mode == "store" or dtype in ATOMIC.get(mode, ())
+        loops = tuple(v for v in data.points if v.size != 1)
+        safe = loops if atomic else tuple(v for v in loops if any(i.terms == ((v, 1),) for i in data.position))
+        block, num_warps = tiles.pointwise(ir.product(v.size for v in safe), self.interpreted)
+        x = Axis("x", safe, block)
+        x.masked = not x.whole()
+        writer.use_axes([x])
+        self.start(writer, (x,))
+        order = [v for v in loops if v not in safe]
+        for depth, var in enumerate(order):
+            writer.use_axes([*writer.axes, Axis(f"p{depth}", (var,), None, masked=False)])
+            writer.push(var)
+        self.point(writer, buffer, data, atomic)
+        for depth, var in reversed(list(enumerate(order))):
+            lines = writer.pop()
+            writer.line(f"for p{depth} in range({writer.size(var.size)}):")
+            for line in indent(lines):
+                writer.line(line)
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
+        return function("@NAME@", writer, writer.pop(), grid, num_warps, {"XBLOCK": block}), writer
+
+    def point(self, writer, buffer, data, atomic):
+        value = writer.value(data.body)
+        place = writer.index(buffer.layout.address(data.position))
+        have = writer.axes_of_address(buffer.layout.address(data.position))
+        place = f"{writer.names[buffer.name]} + {writer.spread(place, have, {'x'})}"
+        mask = writer.mask({"x"})
+        value = value if value.isidentifier() or "(" in value else typed(value, data.body.dtype)
+        if atomic and data.mode != "store":
+            writer.line(f"tl.atomic_{data.mode}({place}, {value}{', ' + mask if mask else ''}, sem='relaxed')")
+            return
+        if data.mode != "store":
+            old = f"tl.load({place}{', ' + mask if mask else ''})"
+            old += ".to(tl.int1)" if data.body.dtype == torch.bool else f".to({compute(data.body.dtype)})"
+            writer.line(f"old = {old}")
+            value = OPS[_MODES[data.mode]].triton.format("old", value)
+        writer.line(f"tl.store({place}, {value}{', ' + mask if mask else ''})")
+        if not atomic:
+            writer.line("tl.debug_barrier()  # the next point may read what this one wrote")
+
+
+class ScanKernel(LoopKernel):
+    """Each program carries XBLOCK rows, RBLOCK elements at a time."""
+
+    def generate(self):
+        buffer = self.nodes[0]
+        data, layout = buffer.data, buffer.layout
+        along = data.vars[data.dim]
+        self.outer = tuple(v for v in data.vars if v is not along and v.size != 1)
+        self.inner = (along,) if along.size != 1 else ()
+        self.nodes = [make_node(Buffer(buffer.name, layout, Pointwise(data.vars, data.body)), self.addresses)]
+        writer = self.writer(self.reads, [buffer.name], [])
+        xnumel = ir.product(v.size for v in self.outer)
+        columns = any(layout.address(data.vars).coefficient(v) == 1 for v in self.outer)
+        self.tile = tiles.reduction(xnumel, along.size, columns, 2, 1, self.interpreted)
+        self.tile.persistent = False
+        x, r = self.reduction_axes(writer)
+        self.start(writer, (x,))
+        self.scan(writer, data, r, layout.address(data.vars), buffer.name)
+        constants = {x.constant: x.block, r.constant: r.block}
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
+        kernel = self.finish(function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants), writer)
+        kernel.summary = f"scan_{data.kind}_{kernel.summary}"
+        return kernel
+
+    def scan(self, writer, data, r, address, name):
+        dtype, kind = data.body.dtype, data.kind
+        reduction = _Kind(kind, data.body)
+        start = literal(REDUCTIONS[kind].identity(dtype), dtype)
+        writer.line(f"carry = tl.full([XBLOCK, 1], {start}, {compute(dtype)})")
+        writer.push(*self.inner)
+        self.define(writer, r, "r_start")
+        value = self.operand(writer, reduction)
+        value = f"tl.where(rmask, {value}, {typed(start, dtype)})" if r.masked else value
+        if not {"x", "r"} <= writer.axes_under(data.body):
+            value = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])"
+        writer.line(f"row = {value}")
+        writer.line(f"running = {combine(reduction, f'rt.scan_{kind}(row)', 'carry')}")
+        writer.store(name, address, "running", {"x", "r"})
+        writer.scopes[-1].stores.append(f"carry = {combine(reduction, 'carry', f'rt.reduce_{kind}(row)')}")
+        lines = writer.pop()
+        writer.line(f"for r_start in range(0, {writer.size(r.numel)}, RBLOCK):")
+        for line in indent(lines):
+            writer.line(line)
+
+
+class _Kind:
+    """A scan, as `combine` and `operand` look at a reduction."""
+
+    def __init__(self, kind, body):
+        self.kind, self.body = kind, body

@@ -1,0 +1,84 @@
+"""How big the tiles are: block sizes and warps, from the number of elements and what each costs.
+
+Goes in: sizes.  Comes out: block sizes.  The rules are what a memory-bound kernel wants on an A100 or H100: 16-byte accesses, 4 to 16
+elements a thread in flight, and enough programs for every multiprocessor.  The interpreter gets larger blocks: it pays for each
+program, not for each element.  Mirrors `torch/_inductor/runtime/triton_heuristics.py`.  Taught in chapter 12.
+"""
+
+import dataclasses
+
+MULTIPROCESSORS = 132  # of an H100; an A100 has 108
+INTERPRETED = 1 << 15  # elements of a block in the interpreter
+PERSISTENT = 1024  # longest row that is always held in registers
+PERSISTENT_PASSES = 16384  # ... when it would be read several times otherwise
+PARTS = 4 * MULTIPROCESSORS  # programs that share a reduction with few results
+
+
+def hint(value):
+    return value if isinstance(value, int) else 1 << 13
+
+
+def power(value):
+    """The smallest power of two that is not smaller."""
+    return 1 << max(0, int(value) - 1).bit_length()
+
+
+def clamp(value, low, high):
+    return max(low, min(value, high))
+
+
+def warps(elements, each=8):
+    """Warps for a block, `each` elements a thread."""
+    return clamp(power(elements) // (32 * each), 1, 16)
+
+
+def pointwise(numel, interpreted):
+    """(XBLOCK, num_warps)"""
+    numel = power(hint(numel))
+    if interpreted:
+        return min(numel, INTERPRETED), 4
+    block = clamp(numel // MULTIPROCESSORS, 128, 1024)
+    block = min(power(block), max(numel, 1))
+    return block, warps(block)
+
+
+def transposed(rows, columns, interpreted):
+    """(YBLOCK, XBLOCK, num_warps)"""
+    side = 128 if interpreted else 32
+    return min(power(hint(rows)), side), min(power(hint(columns)), side if interpreted else 64), 4
+
+
+@dataclasses.dataclass
+class ReductionTile:
+    x: int
+    r: int
+    num_warps: int
+    persistent: bool
+    parts: int = 1  # programs that share the reduced loop
+    chunk: int = 0  # elements of it that each takes
+
+
+def reduction(xnumel, rnumel, columns, passes, loads, interpreted):
+    """How a reduction is tiled.  columns: neighbours lie along x; passes: times that the row is needed; loads: of full rows."""
+    x, r = hint(xnumel), hint(rnumel)
+    limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
+    persistent = isinstance(rnumel, int) and power(r) <= limit and (not columns or power(r) <= 256)
+    size = INTERPRETED if interpreted else 4096 if columns else 2048
+    if persistent:
+        rblock = power(r)
+        xblock = clamp(size // rblock, 1, power(x))
+        while not interpreted and xblock > 1 and x // xblock < 2 * MULTIPROCESSORS:
+            xblock //= 2
+        if columns:
+            xblock = max(xblock, min(16, power(x)))
+        return ReductionTile(xblock, rblock, warps(xblock * rblock), True)
+    xblock = clamp(power(x), 1, 64) if columns else 1 if r >= size else clamp(size // power(r), 1, power(x))
+    rblock = clamp(size // xblock, 1, power(r)) if isinstance(rnumel, int) else size // xblock
+    tile = ReductionTile(xblock, rblock, warps(xblock * rblock), False)
+    programs = -(-x // xblock)
+    blocks = -(-r // rblock)
+    if passes == 1 and isinstance(rnumel, int) and programs < MULTIPROCESSORS and blocks >= 4:
+        parts = clamp(PARTS // max(programs, 1), 1, blocks // 2)
+        each = -(-blocks // parts)
+        tile.parts, tile.chunk = -(-blocks // each), each * rblock
+    return tile
