@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 
 import pytest
-import torch
 
 SUBJECT = os.environ.get("MINICOMPILE_TEST_SUBJECT", "minicompile")
 
@@ -35,6 +34,7 @@ class Subject:
 
 def _torch(backend):
     """torch.compile; its graphs are counted as they arrive at the backend."""
+    import torch
     import torch._dynamo.utils
 
     graphs = []

@@ -1,0 +1,52 @@
+"""Writes torch_graphs.json: into how many graphs torch.compile captures each model of the zoo, and where it breaks.
+
+Run it when the zoo changes: `python tests/end_to_end/record_torch_graphs.py`.  The tests hold ours to these counts.
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import torch._dynamo.utils
+from test_gpt import SAMPLING
+from test_zoo import MODES
+
+from minicompile.bench.models import ZOO
+from minicompile.bench.models.gpt import sample
+from minicompile.testing import CompileCounter, seed_everything
+
+PATH = pathlib.Path(__file__).with_name("torch_graphs.json")
+
+
+def counted(run):
+    """{"graphs": n, "graph_breaks": {reason: n}} of `run(compile)`."""
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    counter = CompileCounter()
+    seed_everything(0)
+    run(lambda model: torch.compile(model, backend=counter))
+    reasons = {" ".join(k.split())[:100]: n for k, n in torch._dynamo.utils.counters["graph_break"].items()}
+    return {"graphs": counter.graphs, "graph_breaks": reasons}
+
+
+def one_call(entry, mode):
+    model, batch = entry.build()
+    if mode == "inference":
+        with torch.no_grad():
+            return counted(lambda compiler: compiler(model)(*batch.args, **batch.kwargs))
+    kwargs = entry.training_kwargs(batch)
+    return counted(lambda compiler: entry.loss(compiler(model.train())(*batch.args, **kwargs), batch.target).backward())
+
+
+def sampling():
+    model, batch = ZOO["gpt"].build()
+    return counted(lambda compiler: sample(compiler(model), batch.args[0][:, :4], **SAMPLING))
+
+
+if __name__ == "__main__":
+    found = {name: {mode: one_call(entry, mode) for mode in MODES} for name, entry in ZOO.items()}
+    found["gpt_sampling"] = {"inference": sampling()}
+    record = {"torch": torch.__version__, "python": sys.version.split()[0], "models": found}
+    PATH.write_text(json.dumps(record, indent=1) + "\n")
+    print(PATH.read_text())
