@@ -45,9 +45,8 @@ def test_training(name, subject):
 
 def test_the_record_covers_the_zoo():
     assert set(TORCH) == {*ZOO, "gpt_sampling"}
-    assert {name for name, modes in TORCH.items() if not modes["inference"]["graphs"]} == {
-        "lstm"
-    }  # torch skips nn.LSTM
+    without = {name for name, modes in TORCH.items() if not modes["inference"]["graphs"]}
+    assert without == {"lstm"}  # torch.compile leaves frames that call nn.LSTM alone
 
 
 @pytest.mark.parametrize("name", ZOO)
