@@ -88,7 +88,7 @@ def index_select(x, dim, indices):
 
 @register_lowering(aten.gather)
 def gather(x, dim, indices, sparse_grad=False):
-    if x.ndim == 0 or indices.ndim == 0:
+    if x.ndim == 0 or x.ndim != indices.ndim:
         return NotImplemented
     dim = canonical_dim(x, dim)
 

@@ -14,10 +14,10 @@ from .common import KIND, apply, aten, broadcast, cast, elementwise, fake, promo
 
 # ATen operator -> scalar operation, for those that compute and answer in the promoted dtype.
 SAME = """abs neg bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum fmax fmin remainder fmod relu sign
-hypot copysign nextafter sub.Tensor=sub"""
+hypot nextafter"""
 # ... that turn integers into floats first.
 FLOAT = """sqrt rsqrt reciprocal sigmoid exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh
-asinh acosh atanh erf erfc erfinv lgamma digamma atan2"""
+asinh acosh atanh erf erfc erfinv lgamma digamma atan2 copysign"""
 # ... whose answer is a bool.
 COMPARE = "eq ne lt le gt ge"
 # ... on truth values.

@@ -141,7 +141,7 @@ def _overlap(first, k, n, padding):
 def avg_pool2d(x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     kernel = per_dim(kernel_size, 2)
     stride, padding = per_dim(stride, 2) if stride else kernel, per_dim(padding, 2)
-    if math.prod(kernel) > MAX_WINDOW or not static(x.size[-2:]):
+    if not x.dtype.is_floating_point or math.prod(kernel) > MAX_WINDOW or not static(x.size[-2:]):
         return NotImplemented
     return average(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 

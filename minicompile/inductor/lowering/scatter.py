@@ -36,7 +36,7 @@ def in_accumulator(x, mode, build):
 
 def scatter_along(x, dim, indices, source, mode):
     """scatter: the point's own position, with the loaded index in place of dimension `dim`."""
-    if x.ndim == 0 or indices.ndim == 0:
+    if x.ndim == 0 or x.ndim != indices.ndim:
         return NotImplemented
     dim = canonical_dim(x, dim)
 
