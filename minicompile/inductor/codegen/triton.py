@@ -120,7 +120,9 @@ class LoopKernel:
             writer.line(f"program = {programs}")
             programs = "program"
         for axis in reversed(grid):
-            count = f"tl.cdiv({writer.size(axis.numel)}, {axis.constant})" if axis.block else writer.size(axis.numel)
+            count = writer.size(axis.numel)
+            if axis.block:
+                count = f"(({count} + {axis.constant} - 1) // {axis.constant})"
             number = programs if axis is grid[0] else f"{programs} % {count}"
             self.define(writer, axis, number)
             if axis is not grid[0]:

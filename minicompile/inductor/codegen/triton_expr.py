@@ -88,7 +88,7 @@ class Axis:
 
     def whole(self):
         """True when the blocks fill the axis exactly."""
-        return self.block is None or isinstance(self.numel, int) and self.numel % self.block == 0
+        return self.block is None or isinstance(self.numel, int) and self.numel > 0 and self.numel % self.block == 0
 
 
 class TritonWriter(ExprWriter):
@@ -253,17 +253,25 @@ class TritonWriter(ExprWriter):
         condition = self.mask(want, mask)
         place = self.spread(self.index(address, mask), have, want)
         text = f"tl.load({self.names[expr.buffer]} + {place}{', ' + condition if condition else ''})"
-        if expr.dtype in ir.HALF:
-            return f"{text}.to(tl.float32)"
-        return f"{text}.to(tl.int1)" if expr.dtype == torch.bool else text
+        return self.loaded(text, expr.dtype)
+
+    def loaded(self, text, dtype):
+        if dtype in ir.HALF:
+            return f"rt.to_float({text})"
+        return f"{text}.to(tl.int1)" if dtype == torch.bool else text
 
     def store(self, name, address, text, want):
         """want: the axes of the block that is stored."""
         place = self.spread(self.index(address), self.axes_of_address(address), want)
         condition = self.mask(want)
+        text = self.stored_as(name, text)
         self.scopes[-1].stores.append(
             f"tl.store({self.names[name]} + {place}, {text}{', ' + condition if condition else ''})"
         )
+
+    def stored_as(self, name, text):
+        dtype = self.layouts[name].dtype
+        return f"rt.to_half({text if text.isidentifier() else typed(text, dtype)}, {storage(dtype)})" if dtype in ir.HALF else text
 
     def operation(self, expr, args, mask):
         spec = OPS[expr.name]

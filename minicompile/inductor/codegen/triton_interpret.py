@@ -22,9 +22,11 @@ _ATEN = """exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh c
 
 
 def block(data, like):
-    """A NumPy array as a block of the interpreter."""
-    dtype = like.type.scalar
-    data = np.asarray(data, dtype=like.handle.data.dtype)
+    """A NumPy array as a block of the interpreter, in the type of another block."""
+    return _block(np.asarray(data, dtype=like.handle.data.dtype), like.type.scalar)
+
+
+def _block(data, dtype):
     type_ = tl.block_type(dtype, list(data.shape)) if data.ndim else dtype
     return tl.core.tensor(triton_interpreter.TensorHandle(data, dtype), type_)
 
@@ -39,6 +41,22 @@ def _elementwise(function):
 
 LIBDEVICE = types.SimpleNamespace(**{name: _elementwise(getattr(torch, name)) for name in _ATEN})
 LIBDEVICE.nearbyint = _elementwise(torch.round)
+
+
+_HALF = {tl.float16: (torch.float16, np.float16), tl.bfloat16: (torch.bfloat16, np.uint16)}
+
+
+def to_half(x, dtype):
+    """Rounded to nearest even, as a GPU does (Triton's interpreter does not).  Its bfloat16 blocks are arrays of bits."""
+    kind, storage = _HALF[dtype]
+    rounded = torch.from_numpy(np.ascontiguousarray(x.handle.data)).to(kind)
+    return _block(rounded.view(torch.int16).numpy().view(storage), dtype)
+
+
+def to_float(x):
+    kind, _ = _HALF[x.type.scalar]
+    bits = torch.from_numpy(np.ascontiguousarray(x.handle.data).view(np.int16))
+    return _block(bits.view(kind).float().numpy(), tl.float32)
 
 
 def _reduction(function, keepdims=True):
@@ -61,7 +79,8 @@ def ops():
     module = importlib.util.module_from_spec(spec)
     module.jit, module.libdevice = (lambda function: function), LIBDEVICE
     spec.loader.exec_module(module)
-    module.checked, module.digamma = checked, _elementwise(torch.digamma)
+    module.checked, module.to_half, module.to_float = checked, to_half, to_float
+    module.digamma = _elementwise(torch.digamma)
     for name, ufunc in (("sum", np.add), ("prod", np.multiply), ("max", np.maximum), ("min", np.minimum)):
         setattr(module, f"reduce_{name}", _reduction(ufunc.reduce))
         setattr(module, f"scan_{name}", _reduction(ufunc.accumulate, keepdims=False))

@@ -15,12 +15,24 @@ if "jit" not in globals():  # the interpreter's copy brings its own
 
 
 @jit
+def to_float(x):
+    """Half types are computed in float32 ..."""
+    return x.to(tl.float32)
+
+
+@jit
+def to_half(x, dtype: tl.constexpr):
+    """... and rounded when they are stored."""
+    return x.to(tl.float32).to(dtype)
+
+
+@jit
 def cast(x, dtype: tl.constexpr):
     """Tensor.to: rounds half types (which stay float32 values here); floats to small integers go through a wide one."""
     if dtype == tl.int1:
         return x != 0
     elif dtype == tl.bfloat16 or dtype == tl.float16:
-        return x.to(tl.float32).to(dtype).to(tl.float32)
+        return to_float(to_half(x, dtype))
     elif x.dtype.is_floating() and (dtype == tl.int8 or dtype == tl.int16):
         return x.to(tl.int32).to(dtype)
     elif x.dtype.is_floating() and dtype == tl.uint8:
@@ -32,11 +44,12 @@ def cast(x, dtype: tl.constexpr):
 @jit
 def bitcast(x, source: tl.constexpr, dtype: tl.constexpr):
     """The same bits as another dtype; half types are float32 values outside."""
-    y = x.to(source).to(dtype, bitcast=True)
+    if source == tl.bfloat16 or source == tl.float16:
+        x = to_half(x, source)
     if dtype == tl.bfloat16 or dtype == tl.float16:
-        return y.to(tl.float32)
+        return to_float(x.to(dtype, bitcast=True))
     else:
-        return y
+        return x.to(dtype, bitcast=True)
 
 
 # --- division -----------------------------------------------------------------------------------------

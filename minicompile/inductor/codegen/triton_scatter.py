@@ -86,17 +86,15 @@ class ScatterKernel(LoopKernel):
         place = writer.index(buffer.layout.address(data.position))
         have = writer.axes_of_address(buffer.layout.address(data.position))
         place = f"{writer.names[buffer.name]} + {writer.spread(place, have, {'x'})}"
-        mask = writer.mask({"x"})
+        masked = "".join(f", {m}" for m in [writer.mask({"x"})] if m)
         value = value if value.isidentifier() or "(" in value else typed(value, data.body.dtype)
         if atomic and data.mode != "store":
-            writer.line(f"tl.atomic_{data.mode}({place}, {value}{', ' + mask if mask else ''}, sem='relaxed')")
+            writer.line(f"tl.atomic_{data.mode}({place}, {value}{masked}, sem='relaxed')")
             return
         if data.mode != "store":
-            old = f"tl.load({place}{', ' + mask if mask else ''})"
-            old += ".to(tl.int1)" if data.body.dtype == torch.bool else f".to({compute(data.body.dtype)})"
-            writer.line(f"old = {old}")
+            writer.line(f"old = {writer.loaded(f'tl.load({place}{masked})', data.body.dtype)}")
             value = OPS[_MODES[data.mode]].triton.format("old", value)
-        writer.line(f"tl.store({place}, {value}{', ' + mask if mask else ''})")
+        writer.line(f"tl.store({place}, {writer.stored_as(buffer.name, value)}{masked})")
         if not atomic:
             writer.line("tl.debug_barrier()  # the next point may read what this one wrote")
 
