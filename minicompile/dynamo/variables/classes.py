@@ -8,10 +8,11 @@ Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Tau
 import enum
 import types
 
-from ..builder import wraps_if
+from ..builder import WRAPPERS, wraps_if
 from ..source import ConstantSource
 from . import descriptors
 from .base import VariableTracker, unsupported
+from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
 
 C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
@@ -152,6 +153,8 @@ class UserDefinedClassVariable(VariableTracker):
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""
+        if WRAPPERS.get(self.value) is wrap_constant and tx.can_fold(None, args, kwargs):
+            return tx.fold(self.value, args, kwargs)
         new = class_lookup(tx, self.value, "__new__")
         instance = descriptor_get(tx, new, None).call_function(tx, [self, *args], kwargs).realize()
         cls = instance.python_type()

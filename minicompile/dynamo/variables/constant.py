@@ -11,8 +11,10 @@ Mirrors `torch/_dynamo/variables/constant.py`.  Taught in chapter 03.
 import contextlib
 import enum
 import inspect
+import operator
 import re
 import types
+import typing
 
 import torch
 
@@ -160,6 +162,10 @@ class ConstantVariable(BuiltinObject):
         """`"".join(iterable)` where the iterable is not a container of constants yet."""
         return tx.fold(self.value.join, [tx.build_list(iterable.unpack(tx))], {})
 
+    def method___getitem__(self, tx, index):
+        """An index that is an object with `__index__`."""
+        return tx.fold(operator.getitem, [self, tx.call(operator.index, index)], {})
+
     def method___mod__(self, tx, other):
         if isinstance(self.value, (str, bytes)):
             unsupported("format of a value", "`%` formatting of a value that is not known during capture")
@@ -181,14 +187,18 @@ def boolean(value):
 
 
 @wraps(int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
-@wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, re.Pattern)
+@wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)
 def wrap_constant(output, value, source):
     output.guard("equals", source, value)
     return ConstantVariable(value, source)
 
 
+# Enum members, and `list[int]`, `int | None`, `Optional[T]` and their like, which only annotations and isinstance use.
+SINGLETONS = (enum.Enum, types.UnionType, types.GenericAlias, typing._Final, typing.TypeVar)
+
+
 @wraps(re.Match, types.CodeType)
-@wraps_if(lambda value: isinstance(value, enum.Enum), order=10)
+@wraps_if(lambda value: isinstance(value, SINGLETONS), order=10)
 def wrap_singleton(output, value, source):
     output.guard("is", source, value)
     return ConstantVariable(value, source)

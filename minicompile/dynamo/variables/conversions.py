@@ -16,8 +16,11 @@ from .. import polyfills
 from .base import unsupported
 from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
 from .containers import DequeVariable, Element, ListVariable, elements, is_none, next_or_none, plain, sort
+from .copies import copy_object
 from .dicts import DictVariable, MappingProxyVariable, pairs_of
+from .instance_dict import InstanceDictVariable
 from .iterators import CallableIterator, EnumerateVariable, FilterVariable, MapVariable, SequenceIterator, ZipVariable
+from .objects import UserDefinedObjectVariable
 from .sets import SetVariable
 from .tensor import TensorVariable
 from .tuples import RangeVariable, SizeVariable, SliceVariable, TupleVariable
@@ -216,6 +219,8 @@ HANDLERS[int] = conversion(int, "__int__", "__index__", "__trunc__")
 HANDLERS[float] = conversion(float, "__float__", "__index__")
 HANDLERS[complex] = conversion(complex, "__complex__", "__float__", "__index__")
 HANDLERS[bytes] = conversion(bytes, "__bytes__")
+for _cls in (torch.device, torch.finfo, torch.iinfo):
+    HANDLERS[_cls] = conversion(_cls)
 HANDLERS[bool] = lambda tx, *args: boolean(any(tx.truth(a) for a in args))
 
 
@@ -328,6 +333,8 @@ def shallow_copy(tx, value):
     value = value.realize()
     if isinstance(value, (ConstantVariable, TupleVariable, RangeVariable)):
         return value
+    if isinstance(value, UserDefinedObjectVariable):
+        return copy_object(tx, value, {}, lambda attribute: attribute)
     if not hasattr(type(value), "method___copy__"):
         unsupported("copy of an object", f"copy.copy of {value!r}")
     return value.call_method(tx, "copy", [], {})
@@ -341,6 +348,10 @@ def deep_copy(tx, value, memo=None):
         unsupported("copy of an object", "copy.deepcopy with a memo")
     if value not in memo:
         again = COPIERS.get(type(value))
+        if isinstance(value, UserDefinedObjectVariable):
+            again = deep_copy_object
+        if isinstance(value, InstanceDictVariable):
+            return deep_copy(tx, value.snapshot(tx), memo)
         if again is None and not value.is_python_constant():
             unsupported("copy of an object", f"copy.deepcopy of {value!r}")
         memo[value] = value if again is None else again(tx, value, memo)
@@ -370,6 +381,10 @@ def copy_dict(tx, value, memo):
 
 def copy_set(tx, value, memo):
     return SetVariable.of(tx, [deep_copy(tx, item, memo) for item in value.unpack(tx)], value.cls)
+
+
+def deep_copy_object(tx, value, memo):
+    return copy_object(tx, value, memo, lambda attribute: deep_copy(tx, attribute, memo))
 
 
 COPIERS = {

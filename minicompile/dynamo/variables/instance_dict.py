@@ -109,6 +109,11 @@ class InstanceDictVariable(VariableTracker):
             self.method___setitem__(tx, tx.build(name), value)
         return tx.build(None)
 
+    def method_copy(self, tx):
+        return self.snapshot(tx)
+
+    method___copy__ = method_copy
+
     def method___len__(self, tx):
         return tx.build(len(self.names(tx)))
 

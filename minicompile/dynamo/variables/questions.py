@@ -5,13 +5,16 @@ Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 """
 
 import abc
+import inspect
 import threading
 import types
+import typing
 
 import torch
 
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
+from .functions import BoundMethodVariable
 from .tensor import IdentityKey, TensorVariable
 
 HANDLERS = {}
@@ -35,7 +38,7 @@ def type_of(tx, *args, **kwargs):
 
 def flatten(tx, classes):
     """The classes of `isinstance(x, classes)`: one, a union, or nested tuples of them."""
-    if isinstance(classes, (tuple, types.UnionType)):
+    if isinstance(classes, tuple) or typing.get_origin(classes) in (typing.Union, types.UnionType):
         for part in classes if isinstance(classes, tuple) else classes.__args__:
             yield from flatten(tx, part)
     else:
@@ -141,6 +144,19 @@ def thread_id(tx):
 
 
 THIS_THREAD = IdVariable(ConstantVariable("the running thread"))
+
+
+@handles(inspect.signature)
+def signature_of(tx, function, **kwargs):
+    """Of a function that exists, or of a method bound during capture."""
+    function, bound = function.realize(), False
+    if isinstance(function, BoundMethodVariable):
+        function, bound = function.function.realize(), True
+    if not function.is_python_constant():
+        unsupported("signature of a value", f"inspect.signature of {function!r}")
+    value = function.as_python_constant()
+    value = types.MethodType(value, object()) if bound else value
+    return tx.fold_python(inspect.signature, [value], {k: v.as_python_constant() for k, v in kwargs.items()})
 
 
 # --- attributes -----------------------------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""Copies of ordinary objects, and weak references.
+
+Goes in: the tracker of an object or of a weak reference.  Comes out: that of its copy, or of what is referred to.
+Mirrors parts of `torch/_dynamo/polyfills/copy.py` and `variables/misc.py`.  Taught in chapter 06.
+"""
+
+import weakref
+
+from ..builder import wraps
+from ..source import CallSource
+from .base import VariableTracker, unsupported
+from .classes import new_plain_object
+from .descriptors import type_lookup
+from .instance_dict import InstanceDictVariable
+from .objects import placed
+
+COPY_HOOKS = "__copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __new__".split()
+
+
+def copy_object(tx, value, memo, copy_attribute):
+    """What copy.copy and copy.deepcopy make of an ordinary object: one of its class with (copied) attributes."""
+    hooks = [name for name in COPY_HOOKS if value.python_method(tx, name) is not None]
+    if hooks or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
+        unsupported("copy of an object", f"{value!r}, whose class has a way of its own to be copied")
+    memo[value] = made = new_plain_object(tx, value.cls, [], {})
+    for name in InstanceDictVariable(value).names(tx):
+        tx.side_effects.store_attr(made, name, copy_attribute(value.stored_attribute(tx, name)))
+    return made
+
+
+def dereference(reference):
+    return reference()
+
+
+class WeakReferenceVariable(VariableTracker):
+    """An existing weak reference: what it refers to is read anew, and guarded, when somebody looks."""
+
+    def __init__(self, value, source):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def call_function(self, tx, args, kwargs):
+        return tx.output.lazy(self.value(), CallSource(self.source, dereference))
+
+
+@wraps(weakref.ReferenceType)
+def wrap_weak_reference(output, value, source):
+    output.guard("type", source, type(value))
+    return WeakReferenceVariable(value, placed(value, source))
