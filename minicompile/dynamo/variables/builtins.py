@@ -17,7 +17,7 @@ from . import conversions, operators, questions
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
-from .functions import BuiltinMethodVariable
+from .functions import BuiltinMethodVariable, UserFunctionVariable
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
 
 
@@ -58,6 +58,8 @@ class BuiltinVariable(VariableTracker):
         pure = self.value in FOLDED or module in FOLDED_MODULES
         if pure and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)
+        if isinstance(self.value, types.FunctionType):
+            return UserFunctionVariable(self.value, self.source).call_function(tx, args, kwargs)
         kind, hint = BREAKS.get(self.value, ("call of a C function", ""))
         unsupported(kind, f"{module}.{name} is not followed during capture".lstrip("."), hint)
 
@@ -74,9 +76,18 @@ class BuiltinClassVariable(UserDefinedClassVariable):
     def call_function(self, tx, args, kwargs):
         return call_handler(tx, self.value, HANDLERS[self.value], args, kwargs)
 
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        """A class method written in C: `dict.fromkeys`."""
+        bound = getattr(self.value, descriptor.__name__)
+        if isinstance(bound, types.BuiltinFunctionType) and bound in HANDLERS:
+            return call_handler(tx, bound, HANDLERS[bound], args, kwargs)
+        return super().call_descriptor(tx, descriptor, args, kwargs)
+
 
 def has_handler(value):
-    return isinstance(value, (type, types.BuiltinFunctionType, types.FunctionType)) and value in HANDLERS
+    if isinstance(value, types.FunctionType):
+        return value in HANDLERS or value in FOLDED
+    return isinstance(value, (type, types.BuiltinFunctionType)) and value in HANDLERS
 
 
 @wraps_if(has_handler, order=7)

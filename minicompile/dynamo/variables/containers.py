@@ -101,6 +101,9 @@ class Sequence(BuiltinObject):
     def is_immutable(self):
         return False
 
+    def empty(self):
+        return self.base()
+
     def as_python_constant(self):
         return self.cls(constants(self, self.items))
 

@@ -81,7 +81,8 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
         bound[star] = tx.build_tuple(extra)
     elif extra:
         plural = "" if len(positional) == 1 else "s"
-        takes = f"takes {len(positional)} positional argument{plural} but {len(args)} were given"
+        least = f"from {len(positional) - len(defaults)} to " if defaults else ""
+        takes = f"takes {least}{len(positional)} positional argument{plural} but {len(args)} were given"
         tx.raise_observed(TypeError, f"{name}() {takes}")
     surplus = {}
     for key, value in kwargs.items():

@@ -58,7 +58,7 @@ class ContainerIterator(IteratorVariable):
         self.owner, self.opener, self.position = owner, opener, position
 
     def python_type(self):
-        return type(self.opener(self.owner.python_type()()))
+        return type(self.opener(self.owner.empty()))
 
     def children(self):
         return (self.owner,)

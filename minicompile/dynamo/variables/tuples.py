@@ -109,6 +109,9 @@ class RangeVariable(BuiltinObject):
         super().__init__(source)
         self.value = value
 
+    def empty(self):
+        return range(0)
+
     @property
     def items(self):
         return [ConstantVariable(i) for i in self.value]
@@ -132,6 +135,9 @@ class RangeVariable(BuiltinObject):
         if name in ("start", "stop", "step"):
             return ConstantVariable(getattr(self.value, name))
         return super().var_getattr(tx, name)
+
+    def method___getitem__(self, tx, index):
+        return tx.fold(operator.getitem, [self, ConstantVariable(plain(tx, index))], {})
 
     def method___iter__(self, tx):
         return self.iterate(tx)

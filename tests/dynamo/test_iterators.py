@@ -1,0 +1,429 @@
+"""Iterators during capture, against eager: each kind, exhaustion, sharing, and loops that break in the middle."""
+
+import collections
+import functools
+import itertools
+import operator
+import sys
+
+import pytest
+import torch
+
+import minicompile
+from minicompile.testing import check
+
+X = torch.tensor([1.0, 2.0])
+
+
+def named(*functions):
+    """Parameters with readable ids: the line of each function."""
+    return pytest.mark.parametrize("fn", [pytest.param(f, id=f"line{f.__code__.co_firstlineno}") for f in functions])
+
+
+def whole(fn, *args):
+    """The function is one graph (no break) and does what eager does, twice."""
+    check(fn, *args, compiler=lambda f: minicompile.compile(f, backend="eager", fullgraph=True), exact=True)
+
+
+def broken(fn, *args):
+    """With graph breaks it does what eager does, twice."""
+    counts = check(fn, *args, compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True)
+    assert counts["graph_breaks"] > 0
+
+
+def complaint(action, x):
+    """What the captured program itself sees of an error."""
+    try:
+        return "no error", action(x)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+class Countdown:
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.n == 0:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+
+class Indexed:
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        if index >= 3:
+            raise IndexError(index)
+        return index * 10
+
+
+# --- builtin iterators ------------------------------------------------------------------------------------
+def sequences(x):
+    it = iter([1, x, 3])
+    first = next(it)
+    rest = list(it)
+    return first, rest, next(it, "end"), list(it), list(iter("ab")), list(iter((1, 2))), list(iter(range(3))), [*b"ab"]
+
+
+def live_list(x):
+    a, seen = [1, 2], []
+    for v in a:
+        seen.append(v)
+        if len(a) < 5:
+            a.append(v * 10)
+    return a, seen
+
+
+def shared_iterator(x):
+    it = iter(range(6))
+    pairs = list(zip(it, it))
+    it = iter([1, 2, 3, 4])
+    return pairs, [(a, next(it)) for a in it], iter(it) is it
+
+
+def enumerates(x):
+    out = [(i, v) for i, v in enumerate("ab")] + list(enumerate([x], start=5)) + list(enumerate(range(2), -1))
+    e = enumerate("abc")
+    return out, next(e), list(e)
+
+
+def zips(x):
+    z = zip([1, 2, 3], "ab", (x, x))
+    it = iter([1, 2, 3])
+    consumed = list(zip(it, [10])), next(it)
+    return (
+        next(z),
+        list(z),
+        list(zip()),
+        list(zip([1])),
+        consumed,
+        dict(zip("ab", [1, 2], strict=True)),
+        list(zip(*[(1, 2), (3, 4)])),
+    )
+
+
+def maps(x):
+    def double(v):
+        return v * 2
+
+    m = map(double, [1, x])
+    f = filter(None, [0, 1, "", "a"])
+    return (
+        *(
+            next(m),
+            list(m),
+            list(map(operator.add, [1, 2], [x, x])),
+            list(map(str, range(3))),
+            list(map(max, [1, 5], [3, 2])),
+        ),
+        *(
+            list(f),
+            list(filter(lambda v: v > 1, [1, 2, 3])),
+            list(map(lambda *a: a, "ab", "cd")),
+            sum(map(double, [x, x])),
+        ),
+    )
+
+
+def reverseds(x):
+    r = reversed([1, 2, 3])
+    return (
+        *(
+            next(r),
+            list(r),
+            list(reversed((1, x))),
+            list(reversed("abc")),
+            list(reversed(range(4))),
+            list(reversed({1: 2, 3: 4})),
+        ),
+        *(list(reversed({1: 2, 3: 4}.values())), list(reversed(collections.deque([1, 2]))), list(reversed(Indexed()))),
+    )
+
+
+def callable_iterators(x):
+    stack = [3, 2, 1, 0, 9]
+    return list(iter(stack.pop, 2)), stack, list(iter(functools.partial(next, iter([1, 2, 3])), 3))
+
+
+def protocols(x):
+    it = Countdown(3)
+    return (
+        next(it),
+        list(it),
+        list(it),
+        list(Indexed()),
+        10 in Indexed(),
+        2 in Countdown(5),
+        [v for v in Countdown(2)],
+        sum(Countdown(4)),
+        max(Countdown(3)),
+    )
+
+
+def generators(x):
+    def gen(n):
+        for i in range(n):
+            yield x * i
+
+    g = gen(3)
+    first = next(g)
+    return (
+        first,
+        list(g),
+        list(g),
+        [v for v in gen(2)],
+        sum(gen(3)),
+        [*gen(1)],
+        dict(enumerate(gen(2))),
+        any(i > 2 for i in range(9)),
+    )
+
+
+def lazy_order(x):
+    seen = []
+
+    def note(v):
+        seen.append(v)
+        return v
+
+    m = map(note, [1, 2, 3])
+    seen.append("made")
+    first = next(m)
+    pairs = list(zip(map(note, "ab"), map(note, "cd")))
+    found = any(note(v) == 2 for v in [1, 2, 3])
+    return first, pairs, found, seen
+
+
+def tensor_iteration(x):
+    a, b = x
+    rows = [r * 2 for r in torch.ones(2, 2)]
+    return a, b, rows, list(x), [v for v in zip(x, x)], len(x), sum(x), list(enumerate(x)), list(reversed(x))
+
+
+@named(
+    *(
+        sequences,
+        live_list,
+        shared_iterator,
+        enumerates,
+        zips,
+        maps,
+        reverseds,
+        callable_iterators,
+        protocols,
+        generators,
+    ),
+    *(lazy_order, tensor_iteration),
+)
+def test_iterators(fn):
+    whole(fn, X)
+
+
+@named(
+    lambda x: next(iter([])),
+    lambda x: next([1]),
+    lambda x: iter(5),
+    lambda x: iter(None),
+    lambda x: list(zip([1], [], strict=True)),
+    lambda x: list(zip([], [1], strict=True)),
+    lambda x: list(zip([1], [1], [1, 2], strict=True)),
+    lambda x: reversed({1}),
+    lambda x: reversed(5),
+    lambda x: list(map(lambda v: v, 5)),
+    lambda x: enumerate(),
+    lambda x: list(itertools.islice([1], -1)),
+    lambda x: functools.reduce(lambda a, b: a, []),
+    lambda x: list(map(lambda a: a, [1], [2])),
+)
+def test_errors(fn):
+    whole(complaint, fn, X)
+
+
+# --- itertools and functools --------------------------------------------------------------------------------
+@named(
+    lambda x: (
+        list(itertools.chain([1], (x,), "ab"))
+        + list(itertools.chain.from_iterable([[1], [2, 3]]))
+        + list(itertools.chain())
+    ),
+    lambda x: [list(itertools.islice(itertools.count(*a), 3)) for a in [(), (5,), (1, 2), (0.5, 0.25)]],
+    lambda x: list(itertools.repeat(x, 2)) + list(itertools.islice(itertools.repeat(1), 2)),
+    lambda x: list(itertools.islice(itertools.cycle([1, x]), 5)) + list(itertools.cycle([])),
+    lambda x: [
+        list(itertools.islice(range(10), *a)) for a in [(3,), (2, 5), (1, 9, 3), (None,), (2, None), (0, None, 4)]
+    ],
+    lambda x: list(itertools.takewhile(lambda v: v < 3, [1, 2, 5, 1])),
+    lambda x: list(itertools.dropwhile(lambda v: v < 3, [1, 2, 5, 1])),
+    lambda x: list(itertools.filterfalse(None, [0, 1, 2])) + list(itertools.filterfalse(lambda v: v % 2, range(5))),
+    lambda x: list(itertools.compress("abcd", [1, 0, True, False])),
+    lambda x: list(itertools.starmap(pow, [(2, 3), (3, 2)])) + list(itertools.starmap(lambda a, b: a * b, [(x, 2)])),
+    lambda x: list(itertools.accumulate([1, 2, 3])) + list(itertools.accumulate([1, 2], operator.mul, initial=10)),
+    lambda x: (
+        list(itertools.accumulate([x, x])) + list(itertools.accumulate([])) + list(itertools.accumulate([3, 1, 4], max))
+    ),
+    lambda x: list(itertools.pairwise([1, x, 3])) + list(itertools.pairwise([1])),
+    lambda x: list(itertools.zip_longest([1, 2], "a", [])) + list(itertools.zip_longest([1], [], fillvalue=x)),
+    lambda x: [(k, list(g)) for k, g in itertools.groupby([1, 1, 2, 1])] + [k for k, _ in itertools.groupby("aabb")],
+    lambda x: [(k, [v for v in g]) for k, g in itertools.groupby([1, 3, 2, 5], key=lambda v: v % 2)],
+    lambda x: [list(t) for t in itertools.tee([1, x, 3])] + [next(t) for t in itertools.tee([1, 2], 3)],
+    lambda x: (
+        list(itertools.product([1, 2], "ab")) + list(itertools.product([0, 1], repeat=2)) + list(itertools.product())
+    ),
+    lambda x: list(itertools.permutations([1, 2, x])) + list(itertools.permutations("abc", 2)),
+    lambda x: list(itertools.combinations([1, 2, 3], 2)) + list(itertools.combinations_with_replacement([1, x], 2)),
+    lambda x: functools.reduce(lambda a, b: a * b, [x, 2, 3]) + functools.reduce(operator.add, [1, 2], 10),
+    lambda x: [operator.itemgetter(1)([1, 2]), operator.itemgetter(0, 1)("ab"), operator.attrgetter("ndim")(x)],
+    lambda x: [operator.methodcaller("count", 1)([1, 1]), operator.countOf([1, 2, 1], 1), operator.indexOf([5, 6], 6)],
+    lambda x: sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a)),
+    lambda x: sorted([(1, "b"), (0, "a")], key=operator.itemgetter(1)),
+)
+def test_itertools(fn):
+    whole(fn, X)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="itertools.batched is new in 3.12")
+def test_batched():
+    whole(lambda x: list(itertools.batched([1, x, 3], 2)), X)
+
+
+# --- loops that break ---------------------------------------------------------------------------------------
+BREAKING_LOOPS = {
+    "list": lambda x: [1, x, 3],
+    "tuple": lambda x: (1, 2, 3),
+    "range": lambda x: range(3),
+    "str": lambda x: "abc",
+    "dict": lambda x: {"a": 1, "b": 2},
+    "dict items": lambda x: {"a": 1, "b": x}.items(),
+    "dict values": lambda x: {"a": 1, "b": x}.values(),
+    "set": lambda x: {1, 2},
+    "deque": lambda x: collections.deque([1, 2]),
+    "reversed": lambda x: reversed([1, 2, 3]),
+    "reversed dict": lambda x: reversed({1: 2, 3: 4}),
+    "enumerate": lambda x: enumerate([x, 2, 3]),
+    "zip": lambda x: zip([1, 2, 3], "abc"),
+    "zip strict": lambda x: zip([1, 2], "ab", strict=True),
+    "map": lambda x: map(lambda v: v * 2, [1, x]),
+    "filter": lambda x: filter(lambda v: v != 2, [1, 2, 3]),
+    "callable": lambda x: iter([1, 2, 3].pop, 1),
+    "enumerate of zip": lambda x: enumerate(zip([1, 2], [3, 4])),
+    "chain": lambda x: itertools.chain([1], [2]),
+    "islice of count": lambda x: itertools.islice(itertools.count(), 3),
+    "accumulate": lambda x: itertools.accumulate([1, x, 3]),
+    "product": lambda x: itertools.product([1, 2], [x]),
+    "user iterator": lambda x: Countdown(3),
+}
+
+
+@pytest.mark.parametrize("kind", BREAKING_LOOPS)
+def test_loop_with_a_break_in_its_body(kind):
+    make = BREAKING_LOOPS[kind]
+
+    def fn(x):
+        seen, total = [], x
+        for item in make(x):
+            total = total + 1
+            minicompile.graph_break()
+            seen.append(item)
+            total = total * 2
+        return total, seen
+
+    broken(fn, X)
+
+
+@pytest.mark.parametrize("kind", BREAKING_LOOPS)
+def test_iterator_that_is_used_around_a_break(kind):
+    make = BREAKING_LOOPS[kind]
+
+    def fn(x):
+        it = iter(make(x))
+        first = next(it)
+        y = x + 1
+        minicompile.graph_break()
+        second = next(it)
+        minicompile.graph_break()
+        return y, first, second, list(it), list(it)
+
+    broken(fn, X)
+
+
+def test_nested_loops_with_breaks():
+    def fn(x):
+        seen = []
+        for i in range(2):
+            for name, v in {"a": i, "b": x}.items():
+                minicompile.graph_break()
+                seen.append((i, name, v))
+                x = x + i
+        return x, seen
+
+    broken(fn, X)
+
+
+def test_loop_over_a_list_that_changes_around_a_break():
+    def fn(x):
+        a, seen = [1, 2], []
+        for v in a:
+            if len(a) < 4:
+                a.append(v + 10)
+            minicompile.graph_break()
+            seen.append(v)
+            x = x + v
+        return x, a, seen
+
+    broken(fn, X)
+
+
+# --- existing iterators -----------------------------------------------------------------------------------------
+EXISTING = {
+    "list": lambda: iter([1, 2, 3, 4]),
+    "advanced list": lambda: (lambda it: [next(it), it][1])(iter([1, 2, 3, 4])),
+    "exhausted list": lambda: (lambda it: [list(it), it][1])(iter([1])),
+    "tuple": lambda: iter((1, 2, 3, 4)),
+    "str": lambda: iter("abcd"),
+    "range": lambda: iter(range(5)),
+    "advanced range": lambda: (lambda it: [next(it), it][1])(iter(range(5))),
+    "reversed": lambda: reversed([1, 2, 3, 4]),
+    "dict": lambda: iter({"a": 1, "b": 2, "c": 3}),
+    "dict values": lambda: iter({"a": 1, "b": 2, "c": 3}.values()),
+    "dict items": lambda: iter({"a": 1, "b": 2, "c": 3}.items()),
+    "set": lambda: iter({1, 2, 3}),
+    "deque": lambda: iter(collections.deque([1, 2, 3, 4])),
+    "enumerate": lambda: enumerate([5, 6, 7, 8]),
+    "zip": lambda: zip([1, 2, 3], iter([4, 5, 6])),
+    "enumerate of zip": lambda: enumerate(zip([1, 2, 3], [4, 5, 6]), 1),
+    "map": lambda: map(len, ["a", "bb", "ccc", ""]),
+    "filter": lambda: filter(None, [0, 1, 2, 3]),
+    "callable": lambda: iter([1, 2, 3, 4].pop, 1),
+}
+
+
+@pytest.mark.parametrize("kind", EXISTING)
+def test_existing_iterators_move_on(kind):
+    def fn(x, it):
+        return x + 1, next(it, None), next(it, None)
+
+    compiled = minicompile.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        ours, theirs = EXISTING[kind](), EXISTING[kind]()
+        assert compiled(X, ours)[1:] == fn(X, theirs)[1:]
+        assert list(ours) == list(theirs)
+
+
+def test_position_of_an_iterator_is_guarded():
+    compiled = minicompile.compile(lambda x, it: (x, next(it)), backend="eager", fullgraph=True)
+    it = iter([5, 6])
+    assert [compiled(X, it)[1], compiled(X, it)[1]] == [5, 6]
+
+
+def test_existing_itertools_are_left_to_eager():
+    def fn(x, it):
+        return x + 1, next(it), list(it)
+
+    compiled = minicompile.compile(fn, backend="eager")
+    assert compiled(X, itertools.chain([1], [2]))[1:] == (1, [2])
