@@ -230,28 +230,30 @@ def _lay_out(instructions, args, index):
 
 
 def _stack_size(instructions, index, flags):
-    """The deepest stack; verifies on the way that no instruction takes more than there is."""
-    depths = [-1] * len(instructions)
+    """The deepest stack.  Verifies that it is the same however an instruction is reached, and never negative."""
+    depths = [None] * len(instructions)
     start = versions.GENERATOR_START_DEPTH if flags & versions.GENERATOR_FLAGS else 0
     todo, deepest = [(0, start)], start
     while todo:
         k, depth = todo.pop()
-        while depth > (depths[k] if k < len(instructions) else -1):
-            if k == len(instructions):
-                raise ValueError("the last instruction does not return, raise or jump")
-            instruction, depths[k] = instructions[k], depth
-            if instruction.exc is not None:
-                handler = instruction.exc
-                todo.append((index[id(handler.target)], handler.depth + 1 + handler.lasti))
-                deepest = max(deepest, todo[-1][1])
-            arg = (instruction.arg or 0) if instruction.opcode >= dis.HAVE_ARGUMENT else None
-            if instruction.is_jump:
-                todo.append((index[id(instruction.argval)], depth + dis.stack_effect(instruction.opcode, 0, jump=True)))
-                deepest = max(deepest, todo[-1][1])
-            if instruction.is_terminal:
-                break
-            depth += dis.stack_effect(instruction.opcode, arg, jump=False)
-            if depth < 0:
-                raise ValueError(f"the stack is empty below {instruction} (number {k})")
-            deepest, k = max(deepest, depth), k + 1
+        if k == len(instructions):
+            raise ValueError("the last instruction does not return, raise or jump")
+        instruction, deepest = instructions[k], max(deepest, depth)
+        if depth < 0:
+            raise ValueError(f"the stack is empty below {instruction} (number {k})")
+        if depths[k] is not None:
+            if depths[k] != depth:
+                raise ValueError(f"{instruction} (number {k}) is reached with {depths[k]} and with {depth} values")
+            continue
+        depths[k] = depth
+        if instruction.opname in ("SWAP", "COPY") and instruction.arg > depth:
+            raise ValueError(f"the stack is empty below {instruction} (number {k})")
+        if instruction.exc is not None:
+            handler = instruction.exc
+            todo.append((index[id(handler.target)], handler.depth + 1 + handler.lasti))
+        arg = (instruction.arg or 0) if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        if instruction.is_jump:
+            todo.append((index[id(instruction.argval)], depth + dis.stack_effect(instruction.opcode, 0, jump=True)))
+        if not instruction.is_terminal:
+            todo.append((k + 1, depth + dis.stack_effect(instruction.opcode, arg, jump=False)))
     return deepest
