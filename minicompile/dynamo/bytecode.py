@@ -179,8 +179,6 @@ class Pool:
 
 def _index(instructions):
     index = {id(instruction): k for k, instruction in enumerate(instructions)}
-    if len(index) != len(instructions):
-        raise ValueError("the same Instruction object stands twice in the list")
     for instruction in instructions:
         if instruction.opname not in dis.opmap:
             raise ValueError(f"unknown opcode {instruction.opname}")

@@ -168,6 +168,8 @@ def lower(instructions, pool):
     """Real instructions for normalised ones; targets move along to the first real instruction of what they became."""
     pool.declare(instructions)
     index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    if len(index) != len(instructions):
+        raise ValueError("the same Instruction object stands twice in the list")
     loop_ends = {id(i.argval) for i in instructions if PY312 and i.opname == "FOR_ITER"}
     out, first, landings = [], {}, {}
     for k, instruction in enumerate(instructions):
