@@ -13,6 +13,7 @@ import types
 
 from ..builder import wraps
 from ..source import AttrSource, CallSource, ItemSource
+from .base import unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import constants, contains_itself, elements, is_none
 
@@ -25,6 +26,12 @@ def hashable(tx, variable):
     if variable.python_type().__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{variable.python_type().__name__}'")
     return variable.key()
+
+
+def refuse_unknown_number(key, items):
+    """`id(x)` may equal an integer that the container holds; only between two ids capture knows."""
+    if not key.is_python_constant() and key.python_type() is int and any(type(k) is int for k in items):
+        unsupported("id of an object", "`id(...)` as the key of a container of integers")
 
 
 def raise_key_error(tx, key):
@@ -61,6 +68,7 @@ class DictVariable(BuiltinObject):
     def find(self, tx, key):
         """(stand-in for the key, its pair of trackers or None)."""
         stand_in = hashable(tx, key)
+        refuse_unknown_number(key, self.items)
         if not self.keys_guarded:
             if key.is_python_constant():
                 tx.guard("has_key" if stand_in in self.original else "lacks_key", self.source, stand_in)

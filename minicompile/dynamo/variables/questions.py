@@ -126,11 +126,21 @@ class IdVariable(BuiltinObject):
         self.value = value
 
     def key(self):
-        return IdentityKey(self.value)
+        known = self.value.is_python_constant()
+        return IdVariable, id(self.value.as_python_constant()) if known else IdentityKey(self.value)
+
+    def call_method(self, tx, name, args, kwargs):
+        other = args[0].realize() if args else None
+        if name not in ("__eq__", "__ne__") or (other.python_type() is int and not isinstance(other, IdVariable)):
+            unsupported("id of an object", f"`{name}` of id(...)", "compare with `is` instead")
+        return super().call_method(tx, name, args, kwargs)
 
     def method___eq__(self, tx, other):
         other = other.realize()
         return boolean(isinstance(other, IdVariable) and tx.is_same(self.value, other.value))
+
+    def method___ne__(self, tx, other):
+        return boolean(not self.method___eq__(tx, other).value)
 
 
 @handles(id)

@@ -14,7 +14,7 @@ from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import constants, next_or_none
-from .dicts import hashable, raise_key_error
+from .dicts import hashable, raise_key_error, refuse_unknown_number
 
 
 class SetVariable(BuiltinObject):
@@ -78,6 +78,7 @@ class SetVariable(BuiltinObject):
         item = item.realize()
         if isinstance(item, SetVariable):  # CPython looks for a frozenset of the same elements
             return boolean(frozenset(item.items) in self.items)
+        refuse_unknown_number(item, self.items)
         return boolean(hashable(tx, item) in self.items)
 
     def method_copy(self, tx):
