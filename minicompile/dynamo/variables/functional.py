@@ -7,6 +7,7 @@ Mirrors `torch/_dynamo/variables/functions.py` (FunctoolsPartialVariable).  Taug
 """
 
 import functools
+import logging
 
 from ..builder import wraps
 from ..source import AttrSource
@@ -103,10 +104,19 @@ class CachedFunctionVariable(VariableTracker):
         return self.value
 
     def call_function(self, tx, args, kwargs):
-        if not tx.can_fold(None, args, kwargs):
+        values, named = [self.known(tx, a) for a in args], {k: self.known(tx, v) for k, v in kwargs.items()}
+        return tx.fold_python(self.value, values, named)
+
+    def known(self, tx, argument):
+        """The Python value of a constant argument, or of a logger (`warning_once(self, message)` warns now, and once)."""
+        argument = argument.realize()
+        if argument.is_python_constant():
+            return argument.as_python_constant()
+        if not issubclass(argument.python_type(), logging.Logger):
             name = self.value.__qualname__
             unsupported("lru_cache", f"{name} keeps a cache, and its arguments are not all constants")
-        return tx.fold(self.value, args, kwargs)
+        tx.guard("is", argument.source, argument.value)
+        return argument.value
 
     def method___get__(self, tx, instance, owner=NONE):
         from .functions import BoundMethodVariable
