@@ -74,16 +74,14 @@ CAPTURED_FOLDERS = (
     sysconfig.get_path("purelib") + os.sep,
 )
 FRAME_READERS = {"locals", "eval", "exec", "_getframe", "currentframe", "dir", "vars"}
-SKIPPED_CODES = {  # these only dispatch to `forward` and to hooks; what they call is captured by itself
-    torch.nn.Module._call_impl.__code__,
-    torch.nn.Module._wrapped_call_impl.__code__,
-}
+# nn.Module itself only dispatches, to `forward`, to hooks and to its dicts; what it calls is captured by itself
+DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
 
 
 def never_capture(code):
     """A frame of the compiler, of torch or of the standard library, or one that looks at its own frame."""
     path = code.co_filename
-    if code in SKIPPED_CODES or path.startswith("<frozen"):
+    if path == DISPATCH_FILE or path.startswith("<frozen"):
         return True
     if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
         return True

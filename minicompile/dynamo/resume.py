@@ -17,7 +17,7 @@ import types
 import weakref
 from dataclasses import replace
 
-from .. import record
+from .. import config, record
 from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
 from .bytecode_analysis import live_sets, stack_effect
 from .codegen import PyCodegen
@@ -239,10 +239,15 @@ def _run_in_eager_after_error(tx, call):
     return _placed(_reachable(handler.instructions + original), tx.instructions[0])
 
 
+OUR_MISTAKES = (NameError, TypeError, AttributeError, AssertionError)  # no operator raises these for its data
+
+
 def note_graph_error(error):
-    """Count that a graph raised; the interpreter's and the user's own stops are not for eager to repeat."""
-    if not isinstance(error, Exception):
+    """Count that a graph raised.  Stops of the interpreter are not for eager to repeat, nor (strict) mistakes of ours."""
+    if not isinstance(error, Exception) or (config.strict and isinstance(error, OUR_MISTAKES)):
         raise error
+    if isinstance(error, OUR_MISTAKES):
+        record.warn_once(f"internal error in a compiled graph: {type(error).__name__}: {error}; the frame runs in eager")
     record.counters["graph_errors"] += 1
 
 
