@@ -6,6 +6,7 @@ time) or False (never ask again).  Mirrors `torch/_dynamo/eval_frame.py` and `co
 
 import dataclasses
 import functools
+import itertools
 import os
 import sysconfig
 import threading
@@ -110,10 +111,11 @@ def has_tensor(value, depth):
         return value is torch or value.__name__.startswith("torch.")
     if depth == 0:
         return False
-    if type(value) in (list, tuple):
-        return any(has_tensor(item, depth - 1) for item in value[:8])
-    if type(value) is dict:
-        return any(has_tensor(item, depth - 1) for item in list(value.values())[:8])
+    for base in (list, tuple):
+        if isinstance(value, base) and any(has_tensor(v, depth - 1) for v in base.__getitem__(value, slice(8))):
+            return True
+    if isinstance(value, dict) and any(has_tensor(v, depth - 1) for v in itertools.islice(dict.values(value), 8)):
+        return True
     if isinstance(value, types.MethodType):
         return has_tensor(value.__self__, depth - 1)
     if hasattr(type(value), "__dict__") and not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
