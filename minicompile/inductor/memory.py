@@ -12,6 +12,9 @@ from .dependencies import Addresses
 from .ir import Extern, MultiOutput, View
 
 
+KEEP = 16  # groups for which dead memory waits for a buffer of its layout
+
+
 @dataclasses.dataclass
 class MemoryPlan:
     """allocate[k]: (name, name of the buffer whose memory it takes over, or None); free[k]: names dead after group k."""
@@ -44,7 +47,7 @@ def _own_memory(schedule):
 
 def _in_place(group, dead, new, layouts, addresses):
     """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it overwrites."""
-    if group.kind != "loops" or group.inner:
+    if group.kind != "loops" or group.inner or layouts[dead] != layouts[new]:
         return False
     store = next(n.store for n in group.nodes if n.name == new)
     reads = [address for n in group.nodes for name, address in addresses.reads(n) if name == dead]
@@ -64,28 +67,28 @@ def plan(schedule):
         if isinstance(buffer.data, MultiOutput) and buffer.name in last:
             last[buffer.data.source] = max(last.get(buffer.data.source, 0), last[buffer.name])
     computed = {b.name for b in schedule.graph.buffers}
-    own, pool, result = _own_memory(schedule), [], MemoryPlan([], [], {})
+    own, pool, taken, result = _own_memory(schedule), {}, set(), MemoryPlan([], [], {})
     for k, group in enumerate(groups):
         dying = [n for n in group.reads if last[n] == k and n in computed and n not in outputs]
-        new = []
-        allocates = group.kind not in ("extern", "output") or _has_out(group)
-        for name in group.stored if allocates else ():
-            layout = layouts[name]
-            same = [n for n in pool if layouts[n] == layout]
-            same += [
-                n for n in dying if n in own and layouts[n] == layout and _in_place(group, n, name, layouts, addresses)
-            ]
+        new, over = [], []
+        for name in group.stored if group.kind not in ("extern", "output") or _has_out(group) else ():
+            same = [n for n, died in pool.items() if layouts[n] == layouts[name] and k - died <= KEEP]
+            same += [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
             old = same[0] if same else None
-            if old in pool:
-                pool.remove(old)
-            if old in dying:
-                own.discard(old)  # taken: not for the pool
             new.append((name, old))
             result.storage[name] = result.storage.get(old, old) if old else name
+            if old:
+                pool.pop(old, None)
+                taken.add(old)
+                over.append(old)
         dead = dying + [n for n in group.stored if last[n] == k and n not in outputs]
-        pool += [n for n in dead if n in own]
+        pool.update((n, k) for n in dead if n in own - taken)
         result.allocate.append(new)
-        result.free.append(dead)
+        result.free.append(dead + [n for n in over if n not in dead])
+    # What is taken over later stays until then.
+    for k, names in enumerate(result.free):
+        later = {old for new in result.allocate[k + 1 :] for _, old in new}
+        result.free[k] = [n for n in names if n not in later]
     return result
 
 

@@ -64,7 +64,7 @@ class CppWriter(ExprWriter):
             written = [n for n in members if n in writes]
             prefix = "io" if written and len(members) > 1 else "out" if written else "in"
             param = f"{prefix}{sum(p.startswith(prefix) for p in self.names.values())}"
-            self.params.append(members[0])
+            self.params.append(written[0] if written else members[0])
             ctype = STORAGE[self.layouts[members[0]].dtype]
             restrict = "" if prefix == "io" else " __restrict"
             self.types.append(f"{'' if written else 'const '}{ctype}*")

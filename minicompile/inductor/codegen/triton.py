@@ -3,7 +3,7 @@
 Goes in: a `Schedule`.  Comes out: a `Source`: the kernels, and the wrapper that calls them; `load` makes it run.
 Mirrors `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
 
-    pointwise    each program takes XBLOCK neighbours, or a YBLOCK x XBLOCK tile where the memory orders differ (a transpose)
+    pointwise    each program takes XBLOCK neighbours, or a YBLOCK x XBLOCK tile where memory orders differ (transpose)
     persistent   each program holds XBLOCK whole rows: softmax and layer norm read their input once
     looped       each program walks along XBLOCK rows, RBLOCK elements at a time, once for each pass
     shared       few, long rows: programs reduce parts of a row, and a second kernel joins the parts
@@ -13,18 +13,19 @@ import dataclasses
 
 import torch
 
-from .. import ir, memory, passes
+from .. import ir, memory
 from ..dependencies import Addresses, merge_loops
 from ..ops import OPS, REDUCTIONS
 from ..scheduler import levels
 from . import triton_tiles as tiles
 from . import wrapper
-from .triton_expr import Axis, TritonWriter, compute, function, indent, literal, pointer, typed
+from .triton_expr import Axis, TritonWriter, compute, function, indent, literal, typed
+from .triton_split import SharedReductions
 
 
 @dataclasses.dataclass
 class Kernel:
-    """Triton functions: `text` has `@NAME@` in place of the name.  params: buffers, then symbolic sizes, in the order of the arguments."""
+    """Triton functions: `text` has `@NAME@` in place of the name.  params: buffers, then symbolic sizes."""
 
     text: str
     params: list
@@ -38,7 +39,7 @@ def wide(node, stored, addresses, var):
     return score + 2 * (node.name in stored and not node.is_reduction and node.store.coefficient(var) == 1)
 
 
-class LoopKernel:
+class LoopKernel(SharedReductions):
     """A group of loops -> a `Kernel`."""
 
     def __init__(self, group, schedule, shared):
@@ -103,15 +104,17 @@ class LoopKernel:
         grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
         return self.finish(function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants), writer)
 
-    def finish(self, text, writer, extra=""):
-        names = [op.name for n in self.nodes for op in ir.walk(n.body) if isinstance(op, ir.Op) and op.name != "cast"]
-        kinds = [n.kind for n in self.nodes if n.is_reduction]
-        summary = "_".join(list(dict.fromkeys(kinds + names))[:5]) or "copy"
+    def finish(self, text, writer, words=(), bodies=None):
+        """The Kernel; its name is made of the first few things that it does."""
+        words = [*words, *(n.kind for n in self.nodes if bodies is None and n.is_reduction)]
+        for body in bodies or [n.body for n in self.nodes]:
+            words += [op.name for op in ir.walk(body) if isinstance(op, ir.Op) and op.name != "cast"]
+        summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
         types = [kind for _, kind in writer.types] + ["i64"] * len(writer.symbols)
-        return Kernel(text + extra, [*writer.params, *sorted(writer.symbols)], types, summary)
+        return Kernel(text, [*writer.params, *sorted(writer.symbols)], types, summary)
 
     def start(self, writer, axes, programs="tl.program_id(0)"):
-        """Define the index and the mask of each axis of the grid, at the top of the kernel.  The last axis varies fastest."""
+        """Define the index and the mask of each axis of the grid, at the top of the kernel; the last varies fastest."""
         writer.use_axes(writer.axes or list(axes))
         grid = [axis for axis in axes if axis.name != "r"]
         if writer.wide:
@@ -215,8 +218,8 @@ class LoopKernel:
             if not node.inner and self.level[node.name] == level:
                 self.emit(writer, node)
 
-    def reduction_pass(self, writer, level, first="0", last=None):
-        """One run over the reduced loops."""
+    def reduction_pass(self, writer, level, first="", count=None):
+        """One run over the reduced loops, or over `count` elements from `first` on."""
         full = [n for n in self.nodes if n.inner and self.level[n.name] == level]
         reductions = [n for n in full if n.is_reduction]
         if self.tile.persistent:
@@ -232,7 +235,7 @@ class LoopKernel:
         for node in reductions:
             writer.line(f"{totals[node.name]} = {self.identity(node)}")
         writer.push(*self.inner)
-        self.define(writer, r, "r_start")
+        self.define(writer, r, f"{first}r_start")
         for node in full:
             if node.is_reduction:
                 total = totals[node.name]
@@ -241,7 +244,7 @@ class LoopKernel:
             else:
                 self.emit(writer, node)
         lines = writer.pop()
-        writer.line(f"for r_start in range({first}, {last or writer.size(r.numel)}, {r.constant}):")
+        writer.line(f"for r_start in range(0, {count or writer.size(r.numel)}, {r.constant}):")
         for line in indent(lines):
             writer.line(line)
         writer.forget([n.name for n in full if not n.is_reduction])
@@ -273,109 +276,6 @@ class LoopKernel:
         writer.forward(node.name, name, {"x"})
         if node.name in self.stored:
             writer.store(node.name, node.store, name, {"x"})
-
-    # --- reductions that programs share ---
-
-    def shared_reduction(self):
-        """Two kernels: each program reduces a part of a row; then the parts are joined, and the outer nodes follow."""
-        reductions = [n for n in self.nodes if n.is_reduction]
-        late = [n for n in self.nodes if not n.inner and self.level[n.name] >= 0]
-        early = [n for n in self.nodes if n not in late and n not in reductions]
-        first, stored = self.parts_kernel(reductions, early)
-        second, writer = self.join_kernel(reductions, late)
-        names = [*first.params, *sorted(first.symbols)]
-        all_params = list(dict.fromkeys([*first.params, *writer.params]))
-        symbols = sorted(first.symbols | writer.symbols)
-        names = {name: f"a{k}" for k, name in enumerate(all_params)} | {s: s for s in symbols}
-        xnumel = ir.product(v.size for v in self.outer)
-        lines = [f"def @NAME@({', '.join(names.values())}):"]
-        parts = [f"part{k}" for k in range(len(reductions))]
-        size = f"({self.tile.parts}, {xnumel})"
-        like = names[all_params[0]]
-        for part, node in zip(parts, reductions, strict=True):
-            lines.append(f"    {part} = scratch({size}, {part_dtype(node)}, {like})")
-        for suffix, each in (("parts", first), ("join", writer)):
-            args = [names[p] for p in each.params] + parts + sorted(each.symbols)
-            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
-        types = dict(zip([*first.params, *writer.params], [*first.own_types, *writer.own_types], strict=True))
-        kernel = self.finish("\n\n\n".join([stored, second, "\n".join(lines)]), writer)
-        kernel.params = [*all_params, *symbols]
-        kernel.types = [types[p] for p in all_params] + ["i64"] * len(symbols)
-        return kernel
-
-    def add_parts(self, writer, reductions):
-        """Parameters for the partial results."""
-        writer.own_types = [kind for _, kind in writer.types]
-        for k, node in enumerate(reductions):
-            writer.types.append((f"part{k}", pointer(getattr(torch, part_dtype(node).removeprefix("torch.")))))
-
-    def parts_kernel(self, reductions, early):
-        kept = [n for n in self.stored if n in {e.name for e in early}]
-        reads = self.needed([*reductions, *early])
-        writer = self.writer(reads, kept, self.nodes)
-        self.add_parts(writer, reductions)
-        x, r = self.reduction_axes(writer)
-        writer.line(f"part = tl.program_id(0) % {self.tile.parts}")
-        self.start(writer, (x,), f"tl.program_id(0) // {self.tile.parts}")
-        chunk = self.tile.chunk
-        for node in early:
-            if not node.inner:
-                self.emit(writer, node)
-        stored, self.stored = self.stored, kept
-        self.reduction_pass(
-            writer, 0, f"part * {chunk}", f"tl.minimum(part * {chunk} + {chunk}, {writer.size(r.numel)})"
-        )
-        self.stored = stored
-        for k, node in enumerate(reductions):
-            text = writer.forwards[node.name].text
-            place = f"part{k} + part*{writer.size(x.numel)} + x"
-            writer.scopes[-1].stores.append(f"tl.store({place}, {text}{', xmask' if x.masked else ''})")
-        constants = {x.constant: x.block, r.constant: r.block}
-        grid = f"cdiv({writer.size(x.numel)}, XBLOCK) * {self.tile.parts}"
-        return writer, function("@NAME@_parts", writer, writer.pop(), grid, self.tile.num_warps, constants)
-
-    def join_kernel(self, reductions, late):
-        kept = [n for n in self.stored if n in {e.name for e in [*reductions, *late]}]
-        writer = self.writer(self.needed(late), kept, self.nodes)
-        self.add_parts(writer, reductions)
-        block = tiles.power(self.tile.parts)
-        xblock = tiles.clamp(2048 // block, 1, min(32, tiles.power(tiles.hint(ir.product(v.size for v in self.outer)))))
-        x, r = Axis("x", self.outer, xblock, 0), Axis("r", self.inner, block, 1, block != self.tile.parts)
-        x.masked = not x.whole()
-        writer.use_axes([x, r])
-        self.start(writer, (x,))
-        writer.line("part = tl.arange(0, RBLOCK)[None, :]")
-        conditions = [*(["xmask"] if x.masked else []), *([f"(part < {self.tile.parts})"] if r.masked else [])]
-        mask = " & ".join(conditions)
-        for k, node in enumerate(reductions):
-            value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
-            text = f"tl.load(part{k} + part*{writer.size(x.numel)} + x{', ' + mask if mask else ''})"
-            text += ".to(tl.int1)" if node.body.dtype == torch.bool else ""
-            text = f"tl.where(part < {self.tile.parts}, {text}, {typed(value, node.body.dtype)})" if r.masked else text
-            self.reduced(writer, node, text)
-        for node in late:
-            self.emit(writer, node)
-        constants = {x.constant: x.block, r.constant: r.block}
-        grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
-        return function("@NAME@_join", writer, writer.pop(), grid, tiles.warps(xblock * block), constants), writer
-
-    def needed(self, nodes):
-        """Buffers from outside that some nodes read, directly or through nodes that are computed again."""
-        bodies, found, stack = {n.name: n.body for n in self.nodes}, set(), [n.body for n in nodes]
-        reductions = {n.name for n in self.nodes if n.is_reduction}
-        seen = set()
-        while stack:
-            for load in ir.loads(stack.pop()):
-                if load.buffer in bodies and load.buffer not in reductions and load.buffer not in seen:
-                    seen.add(load.buffer)
-                    stack.append(bodies[load.buffer])
-                found.add(load.buffer)
-        return [name for name in self.reads if name in found]
-
-
-def part_dtype(node):
-    """What partial results are kept in: half types in float32."""
-    return "torch.float32" if node.body.dtype in ir.HALF else str(node.body.dtype)
 
 
 def combine(node, a, b):
@@ -421,4 +321,4 @@ def load(source):
     return {name: namespace[name] for name in source.counts}
 
 
-__all__ = ["Kernel", "LoopKernel", "generate", "load", "passes"]
+__all__ = ["Kernel", "LoopKernel", "generate", "load"]

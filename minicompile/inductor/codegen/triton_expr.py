@@ -1,7 +1,7 @@
 """How loads, constants, indices and operations are written in Triton: the bottom half of the Triton generator.
 
-Goes in: expressions, and the `Axis`es of a tile.  Comes out: Triton text.  A value is a block over the axes that it depends on:
-`[XBLOCK]`, or `[XBLOCK, 1]`, `[1, RBLOCK]`, `[XBLOCK, RBLOCK]` where the tile has two axes.
+Goes in: expressions, and the `Axis`es of a tile.  Comes out: Triton text.  A value is a block over the axes that it
+depends on: `[XBLOCK]`, or `[XBLOCK, 1]`, `[1, RBLOCK]`, `[XBLOCK, RBLOCK]` where the tile has two axes.
 Mirrors `TritonOverrides` and `IterationRanges` of `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
 """
 
@@ -69,7 +69,7 @@ def typed(text, dtype):
 class Axis:
     """One direction of a tile: the loop variables that its index runs over, last one fastest.
 
-    block: how many neighbours one program takes; None: one, and the index is a plain number.  place: dimension of the tile.
+    block: how many neighbours one program takes; None: one, and the index is a plain number.  place: its dimension.
     """
 
     name: str
@@ -271,7 +271,11 @@ class TritonWriter(ExprWriter):
 
     def stored_as(self, name, text):
         dtype = self.layouts[name].dtype
-        return f"rt.to_half({text if text.isidentifier() else typed(text, dtype)}, {storage(dtype)})" if dtype in ir.HALF else text
+        return (
+            f"rt.to_half({text if text.isidentifier() else typed(text, dtype)}, {storage(dtype)})"
+            if dtype in ir.HALF
+            else text
+        )
 
     def operation(self, expr, args, mask):
         spec = OPS[expr.name]

@@ -1,8 +1,9 @@
 """Triton kernels on CPU tensors: Triton's interpreter, and what it lacks.
 
-Goes in: a kernel's Python function and CPU tensors.  Comes out: the kernel's effect, one program after the other, with NumPy blocks.
-The kernel's text is the one that a GPU compiles.  Its library functions (`libdevice`, reductions, scans) have no interpreter in
-Triton: here they are ATen's and NumPy's.  Mirrors `triton/runtime/interpreter.py`.  Taught in chapter 12.
+Goes in: a kernel's Python function and CPU tensors.  Comes out: the kernel's effect, one program after the other, with
+NumPy blocks. The kernel's text is the one that a GPU compiles.  Its library functions (`libdevice`, reductions, scans)
+have no interpreter in Triton: here they are ATen's and NumPy's.  Mirrors `triton/runtime/interpreter.py`.  Taught in
+chapter 12.
 """
 
 import functools
@@ -17,7 +18,8 @@ from triton.runtime import interpreter as triton_interpreter
 
 from . import triton_ops
 
-_ATEN = """exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv
+_ATEN = """exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
+erfinv
     lgamma sqrt rsqrt floor ceil trunc abs fmod pow atan2 hypot copysign nextafter""".split()
 
 
@@ -47,7 +49,7 @@ _HALF = {tl.float16: (torch.float16, np.float16), tl.bfloat16: (torch.bfloat16, 
 
 
 def to_half(x, dtype):
-    """Rounded to nearest even, as a GPU does (Triton's interpreter does not).  Its bfloat16 blocks are arrays of bits."""
+    """Rounded to nearest even, as a GPU does.  The interpreter's bfloat16 blocks are arrays of bits."""
     kind, storage = _HALF[dtype]
     rounded = torch.from_numpy(np.ascontiguousarray(x.handle.data)).to(kind)
     return _block(rounded.view(torch.int16).numpy().view(storage), dtype)

@@ -1,8 +1,8 @@
 """Compiling and launching Triton kernels.
 
-Goes in: the text of kernels, each under `@kernel(types, grid=..., num_warps=..., XBLOCK=...)`.  Comes out: callables on tensors.
-On CUDA tensors a kernel is compiled once for each device and alignment, and the launcher that Triton made for it is called
-directly: no argument inspection, no cache look-up.  On CPU tensors it runs in Triton's interpreter.
+Goes in: the text of kernels, each under `@kernel(types, grid=..., num_warps=..., XBLOCK=...)`.  Comes out: callables on
+tensors. On CUDA tensors a kernel is compiled once for each device and alignment, and the launcher that Triton made for
+it is called directly: no argument inspection, no cache look-up.  On CPU tensors it runs in Triton's interpreter.
 Mirrors `torch/_inductor/runtime/triton_heuristics.py` and `static_cuda_launcher.py`.  Taught in chapter 12.
 """
 
@@ -64,13 +64,14 @@ class TritonKernel:
         device = first.get_device()
         launcher = self.launchers.get(device)
         if launcher is None:
-            launcher = self.launchers[device] = self.interpret if device < 0 else self.on_device(device)
+            interpret = device < 0 or triton.knobs.runtime.interpret
+            launcher = self.launchers[device] = self.interpret if interpret else self.on_device(device)
         launcher(first, *rest)
 
     # --- on a GPU ---
 
     def compile(self, target=None, aligned=True):
-        """A `triton.compiler.CompiledKernel`.  target: `GPUTarget("cuda", 90, 32)` needs no GPU; None is the current device."""
+        """A `CompiledKernel`.  target: `GPUTarget("cuda", 90, 32)` needs no GPU; None is the current device."""
         function = JITFunction(self.function)
         signature = {**self.signature, **dict.fromkeys(self.constants, "constexpr")}
         pointers = [k for k, kind in enumerate(signature.values()) if kind.startswith("*")]
@@ -102,12 +103,12 @@ class TritonKernel:
         namespace = {"run": run, "stream": torch._C._cuda_getCurrentRawStream, "device": device, "cdiv": cdiv}
         namespace |= {"function": compiled.function, "metadata": compiled.packed_metadata, "aligned": aligned}
         namespace |= {"unaligned": unaligned, "keep": compiled, **self.constants}
-        exec(text, namespace)  # noqa: S102
+        exec(text, namespace)
         return guarded(namespace["launch"], device) if torch.cuda.device_count() > 1 else namespace["launch"]
 
     def programs(self, sizes):
         """How many programs run, given the symbolic sizes."""
-        return eval(self.grid, {"cdiv": cdiv, **self.constants, **sizes})  # noqa: S307
+        return eval(self.grid, {"cdiv": cdiv, **self.constants, **sizes})
 
     # --- on a CPU ---
 
@@ -137,7 +138,7 @@ def guarded(launch, device):
 
 
 def kernel(types_, *, grid, num_warps, asserts=False, **constants):
-    """The decorator of every generated kernel.  types_: "in0: *fp32, ..."; grid: number of programs; constants: block sizes."""
+    """The decorator of every kernel.  types_: "in0: *fp32, ..."; grid: number of programs; constants: block sizes."""
     return lambda function: TritonKernel(function, types_, grid, num_warps, asserts, constants)
 
 
@@ -155,7 +156,7 @@ def module(text):
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     namespace = {"__name__": "minicompile_kernels", "kernel": kernel, "scratch": scratch, "torch": torch}
     namespace |= {"tl": tl, "rt": triton_ops, "libdevice": libdevice}
-    exec(compile(text, name, "exec"), namespace)  # noqa: S102
+    exec(compile(text, name, "exec"), namespace)
     return namespace
 
 

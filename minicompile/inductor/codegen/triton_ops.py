@@ -1,8 +1,9 @@
 """The device functions that generated Triton kernels call: arithmetic with ATen's rules, reductions, checked indices.
 
-Goes in: blocks of values.  Comes out: blocks of values.  `ops.py` names them `rt....`; kernels import this module as `rt`.
-On a GPU they are compiled into the kernel.  The interpreter has a copy of this module (see `triton_interpret.py`) whose functions are
-plain Python on the interpreter's blocks.  Mirrors `torch/_inductor/runtime/triton_helpers.py`.  Taught in chapter 12.
+Goes in: blocks of values.  Comes out: blocks of values.  `ops.py` names them `rt....`; kernels import this module as
+`rt`. On a GPU they are compiled into the kernel.  The interpreter has a copy of this module (see `triton_interpret.py`)
+whose functions are plain Python on the interpreter's blocks.  Mirrors `torch/_inductor/runtime/triton_helpers.py`.
+Taught in chapter 12.
 """
 
 import triton.language as tl

@@ -1,8 +1,9 @@
 """Scatters and scans in Triton: loops whose points depend on each other.
 
-Goes in: a `Scatter` or `Scan` buffer.  Comes out: its kernels.  A scatter first writes the initial values, then each point stores or adds
-to its place: with atomics where the hardware has them (the order of a float sum is then not fixed, as in eager on CUDA), else in
-parallel along the loops that pick different places for sure and in order along the others.
+Goes in: a `Scatter` or `Scan` buffer.  Comes out: its kernels.  A scatter first writes the initial values, then each
+point stores or adds to its place: with atomics where the hardware has them (the order of a float sum is then not fixed,
+as in eager on CUDA), else in parallel along the loops that pick different places for sure and in order along the
+others.
 Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 12.
 """
 
@@ -35,10 +36,8 @@ class ScatterKernel(LoopKernel):
         self.reads = sorted({load.buffer for load in ir.loads(data.initial)})
         first_text, first = self.pointwise()
         index = [ir.IndexExpr(i, torch.int64) for i in data.position]
-        body = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.points, data.body)), self.addresses)
         self.reads = sorted({load.buffer for e in (data.body, *index) for load in ir.loads(e)} - {buffer.name})
         second_text, second = self.points(buffer, data)
-        self.nodes = [start, body]
         return self.sequence(data, {"initial": (first_text, first), "points": (second_text, second)})
 
     def sequence(self, data, functions):
@@ -52,9 +51,13 @@ class ScatterKernel(LoopKernel):
             lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
             types |= dict(zip(writer.params, [kind for _, kind in writer.types], strict=True))
         texts = [text.replace("@NAME@", f"@NAME@_{suffix}", 1) for suffix, (text, _) in functions.items()]
-        kernel = self.finish("\n\n\n".join([*texts, "\n".join(lines)]), functions["points"][1])
+        kernel = self.finish(
+            "\n\n\n".join([*texts, "\n".join(lines)]),
+            functions["points"][1],
+            [f"scatter_{data.mode}"],
+            [data.initial, data.body],
+        )
         kernel.params, kernel.types = [*params, *symbols], [types[p] for p in params] + ["i64"] * len(symbols)
-        kernel.summary = f"scatter_{data.mode}_{kernel.summary}"
         return kernel
 
     def points(self, buffer, data):
@@ -119,9 +122,8 @@ class ScanKernel(LoopKernel):
         self.scan(writer, data, r, layout.address(data.vars), buffer.name)
         constants = {x.constant: x.block, r.constant: r.block}
         grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
-        kernel = self.finish(function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants), writer)
-        kernel.summary = f"scan_{data.kind}_{kernel.summary}"
-        return kernel
+        text = function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants)
+        return self.finish(text, writer, [f"scan_{data.kind}"], [data.body])
 
     def scan(self, writer, data, r, address, name):
         dtype, kind = data.body.dtype, data.kind

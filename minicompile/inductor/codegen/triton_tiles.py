@@ -1,8 +1,9 @@
 """How big the tiles are: block sizes and warps, from the number of elements and what each costs.
 
-Goes in: sizes.  Comes out: block sizes.  The rules are what a memory-bound kernel wants on an A100 or H100: 16-byte accesses, 4 to 16
-elements a thread in flight, and enough programs for every multiprocessor.  The interpreter gets larger blocks: it pays for each
-program, not for each element.  Mirrors `torch/_inductor/runtime/triton_heuristics.py`.  Taught in chapter 12.
+Goes in: sizes.  Comes out: block sizes.  The rules are what a memory-bound kernel wants on an A100 or H100: 16-byte
+accesses, 4 to 16 elements a thread in flight, and enough programs for every multiprocessor.  The interpreter gets
+larger blocks: it pays for each program, not for each element.  Mirrors `torch/_inductor/runtime/triton_heuristics.py`.
+Taught in chapter 12.
 """
 
 import dataclasses
@@ -59,7 +60,7 @@ class ReductionTile:
 
 
 def reduction(xnumel, rnumel, columns, passes, loads, interpreted):
-    """How a reduction is tiled.  columns: neighbours lie along x; passes: times that the row is needed; loads: of full rows."""
+    """How a reduction is tiled.  columns: neighbours lie along x; passes: times that a row is read; loads: buffers read."""
     x, r = hint(xnumel), hint(rnumel)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
     persistent = isinstance(rnumel, int) and power(r) <= limit and (not columns or power(r) <= 256)

@@ -1,0 +1,116 @@
+"""Reductions with few results and long rows: programs share a row, a second kernel joins their partial results.
+
+Goes in: a group of loops with one pass.  Comes out: its two kernels, and the Python function that calls them.  No
+atomics: the same bits every time.  Mirrors split reductions in `torch/_inductor/ir.py`.  Taught in chapter 12.
+"""
+
+import torch
+
+from .. import ir
+from ..ops import REDUCTIONS
+from . import triton_tiles as tiles
+from .triton_expr import Axis, function, literal, pointer, typed
+
+
+class SharedReductions:
+    """The part of `LoopKernel` that splits reductions."""
+
+    def shared_reduction(self):
+        """Two kernels: each program reduces a part of a row; then the parts are joined, and the outer nodes follow."""
+        reductions = [n for n in self.nodes if n.is_reduction]
+        late = [n for n in self.nodes if not n.inner and self.level[n.name] >= 0]
+        early = [n for n in self.nodes if n not in late and n not in reductions]
+        first, stored = self.parts_kernel(reductions, early)
+        second, writer = self.join_kernel(reductions, late)
+        names = [*first.params, *sorted(first.symbols)]
+        all_params = list(dict.fromkeys([*first.params, *writer.params]))
+        symbols = sorted(first.symbols | writer.symbols)
+        names = {name: f"a{k}" for k, name in enumerate(all_params)} | {s: s for s in symbols}
+        xnumel = ir.product(v.size for v in self.outer)
+        lines = [f"def @NAME@({', '.join(names.values())}):"]
+        parts = [f"part{k}" for k in range(len(reductions))]
+        size = f"({self.tile.parts}, {xnumel})"
+        like = names[all_params[0]]
+        for part, node in zip(parts, reductions, strict=True):
+            lines.append(f"    {part} = scratch({size}, {part_dtype(node)}, {like})")
+        for suffix, each in (("parts", first), ("join", writer)):
+            args = [names[p] for p in each.params] + parts + sorted(each.symbols)
+            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
+        types = dict(zip([*first.params, *writer.params], [*first.own_types, *writer.own_types], strict=True))
+        kernel = self.finish("\n\n\n".join([stored, second, "\n".join(lines)]), writer)
+        kernel.params = [*all_params, *symbols]
+        kernel.types = [types[p] for p in all_params] + ["i64"] * len(symbols)
+        return kernel
+
+    def add_parts(self, writer, reductions):
+        """Parameters for the partial results."""
+        writer.own_types = [kind for _, kind in writer.types]
+        for k, node in enumerate(reductions):
+            writer.types.append((f"part{k}", pointer(getattr(torch, part_dtype(node).removeprefix("torch.")))))
+
+    def parts_kernel(self, reductions, early):
+        kept = [n for n in self.stored if n in {e.name for e in early}]
+        reads = self.needed([*reductions, *early])
+        writer = self.writer(reads, kept, self.nodes)
+        self.add_parts(writer, reductions)
+        x, r = self.reduction_axes(writer)
+        writer.line(f"part = tl.program_id(0) % {self.tile.parts}")
+        self.start(writer, (x,), f"tl.program_id(0) // {self.tile.parts}")
+        chunk = self.tile.chunk
+        for node in early:
+            if not node.inner:
+                self.emit(writer, node)
+        stored, self.stored = self.stored, kept
+        r.masked = r.numel != self.tile.parts * chunk
+        self.reduction_pass(writer, 0, f"part * {chunk} + ", chunk)
+        self.stored = stored
+        for k, node in enumerate(reductions):
+            text = writer.forwards[node.name].text
+            place = f"part{k} + part*{writer.size(x.numel)} + x"
+            writer.scopes[-1].stores.append(f"tl.store({place}, {text}{', xmask' if x.masked else ''})")
+        constants = {x.constant: x.block, r.constant: r.block}
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK) * {self.tile.parts}"
+        return writer, function("@NAME@_parts", writer, writer.pop(), grid, self.tile.num_warps, constants)
+
+    def join_kernel(self, reductions, late):
+        kept = [n for n in self.stored if n in {e.name for e in [*reductions, *late]}]
+        writer = self.writer(self.needed(late), kept, self.nodes)
+        self.add_parts(writer, reductions)
+        block = tiles.power(self.tile.parts)
+        xblock = tiles.clamp(2048 // block, 1, min(32, tiles.power(tiles.hint(ir.product(v.size for v in self.outer)))))
+        x, r = Axis("x", self.outer, xblock, 0), Axis("r", self.inner, block, 1, block != self.tile.parts)
+        x.masked = not x.whole()
+        writer.use_axes([x, r])
+        self.start(writer, (x,))
+        writer.line("part = tl.arange(0, RBLOCK)[None, :]")
+        conditions = [*(["xmask"] if x.masked else []), *([f"(part < {self.tile.parts})"] if r.masked else [])]
+        mask = " & ".join(conditions)
+        for k, node in enumerate(reductions):
+            value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
+            text = f"tl.load(part{k} + part*{writer.size(x.numel)} + x{', ' + mask if mask else ''})"
+            text += ".to(tl.int1)" if node.body.dtype == torch.bool else ""
+            text = f"tl.where(part < {self.tile.parts}, {text}, {typed(value, node.body.dtype)})" if r.masked else text
+            self.reduced(writer, node, text)
+        for node in late:
+            self.emit(writer, node)
+        constants = {x.constant: x.block, r.constant: r.block}
+        grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
+        return function("@NAME@_join", writer, writer.pop(), grid, tiles.warps(xblock * block), constants), writer
+
+    def needed(self, nodes):
+        """Buffers from outside that some nodes read, directly or through nodes that are computed again."""
+        bodies, found, stack = {n.name: n.body for n in self.nodes}, set(), [n.body for n in nodes]
+        reductions = {n.name for n in self.nodes if n.is_reduction}
+        seen = set()
+        while stack:
+            for load in ir.loads(stack.pop()):
+                if load.buffer in bodies and load.buffer not in reductions and load.buffer not in seen:
+                    seen.add(load.buffer)
+                    stack.append(bodies[load.buffer])
+                found.add(load.buffer)
+        return [name for name in self.reads if name in found]
+
+
+def part_dtype(node):
+    """What partial results are kept in: half types in float32."""
+    return "torch.float32" if node.body.dtype in ir.HALF else str(node.body.dtype)
