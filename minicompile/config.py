@@ -39,7 +39,8 @@ fusion = _flag("FUSION", True)
 emulate_precision_casts = _flag("EMULATE_PRECISION_CASTS", False)  # round bf16/fp16 where eager rounds
 cpp_compiler = _text("CXX", os.environ.get("CXX", ""))  # "" = look for g++, then clang++
 cpp_threads = _number("CPP_THREADS", 0)  # 0 = torch.get_num_threads()
-cpu_backend = _text("CPU_BACKEND", "cpp")  # "cpp", "triton" (interpreter), or "interpreter" (pure ATen)
+_interpret = os.environ.get("TRITON_INTERPRET") == "1"
+cpu_backend = _text("CPU_BACKEND", "triton" if _interpret else "cpp")  # or "triton" (interpreted), "interpreter" (ATen)
 cuda_backend = _text("CUDA_BACKEND", "triton")  # "triton" or "interpreter"
 verify_ir = _flag("VERIFY_IR", False)  # check the loop IR after every pass (tests turn it on)
 

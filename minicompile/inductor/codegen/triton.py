@@ -13,6 +13,7 @@ import dataclasses
 
 import torch
 
+from ...errors import CompilerNotFound
 from .. import ir, memory
 from ..dependencies import Addresses, merge_loops
 from ..ops import OPS, REDUCTIONS
@@ -313,8 +314,10 @@ def load(source):
     """Source -> its functions `run_0`, `run_1`, ..."""
     if not source.counts:
         return {}
-    from . import triton_launch
-
+    try:
+        from . import triton_launch
+    except ImportError as error:
+        raise CompilerNotFound(f"Triton cannot be imported ({error}); install it: `pip install triton`") from error
     namespace = triton_launch.module(source.kernels)
     if namespace["device"].type == "cuda":
         triton_launch.build(namespace, namespace["device"])

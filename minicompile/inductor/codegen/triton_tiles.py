@@ -60,7 +60,7 @@ class ReductionTile:
 
 
 def reduction(xnumel, rnumel, columns, passes, loads, interpreted):
-    """How a reduction is tiled.  columns: neighbours lie along x; passes: times that a row is read; loads: buffers read."""
+    """How a reduction is tiled.  columns: neighbours lie along x; passes: reads of a row; loads: buffers read."""
     x, r = hint(xnumel), hint(rnumel)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
     persistent = isinstance(rnumel, int) and power(r) <= limit and (not columns or power(r) <= 256)
