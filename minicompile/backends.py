@@ -1,8 +1,8 @@
 """The backends by name: callables `(GraphModule, example inputs) -> callable`, PyTorch's own protocol.
 
-Goes in: a name, or any such callable.  Comes out: the callable.  "eager" runs the captured graph as it is, "aot_eager" the
-traced forward and backward graphs, "inductor" (the default) kernels.  Mirrors `torch/_dynamo/backends/registry.py`.
-Taught in chapters 00 and 08.
+Goes in: a name, or any such callable.  Comes out: the callable.  "eager" runs the captured graph as it is,
+"aot_eager" the traced forward and backward graphs, "inductor" (the default) kernels.  Mirrors
+`torch/_dynamo/backends/registry.py`. Taught in chapters 00 and 08.
 """
 
 from . import aot, errors, inductor
@@ -54,4 +54,3 @@ def check_mode(mode):
     """Raises InvalidBackend for a mode that torch.compile does not have either."""
     if mode is not None and mode not in MODES:
         raise errors.InvalidBackend(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
-

@@ -16,9 +16,9 @@ from .dynamo import eval_frame
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
     """torch.compile's signature and behaviour.  Works as `compile(f)`, `@compile` and `@compile(fullgraph=True)`.
 
-    model: a callable or nn.Module (then an OptimizedModule comes back).  fullgraph: raise `Unsupported` at a graph break.
-    dynamic: True, False or None (automatic).  backend: a name of `list_backends()` or a callable.  mode, options: hints
-    for the inductor backend, exclusive of each other.  disable: return `model` as it is.
+    model: a callable or nn.Module (then an OptimizedModule comes back).  fullgraph: raise `Unsupported` at a break.
+    dynamic: True, False or None (automatic).  backend: a name of `list_backends()` or a callable.  mode, options:
+    hints for the inductor backend, exclusive of each other.  disable: return `model` as it is.
     Raises InvalidBackend for an unknown backend or mode, ValueError for mode with options, TypeError for no callable.
     """
     if model is None:
@@ -104,8 +104,6 @@ class OptimizedModule(torch.nn.Module):
 
     def __dir__(self):
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
-
-
 
 
 def reset():

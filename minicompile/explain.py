@@ -26,7 +26,8 @@ class Explanation:
 
     @property
     def graphs(self):
-        return [a.graph_module for entry in self.compilations for a in entry.artifacts("capture") if a and a.graph_module]
+        captures = [a for entry in self.compilations for a in entry.artifacts("capture") if a]
+        return [capture.graph_module for capture in captures if capture.graph_module is not None]
 
     @property
     def guards(self):
@@ -51,8 +52,7 @@ class Explanation:
         return totals
 
     def __repr__(self):
-        counts = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in self.stats.items() if isinstance(value, int))
-        lines = [counts]
+        lines = [", ".join(f"{value} {name.replace('_', ' ')}" for name, value in self.stats.items())]
         for number, error in enumerate(self.breaks, 1):
             lines += [f"break {number}: {line}" if k == 0 else line for k, line in enumerate(str(error).splitlines())]
         lines += [f"recompile: {reason}" for reason in self.recompiles]

@@ -1,7 +1,7 @@
 """Which VariableTracker stands for an existing Python value: a registry by type.
 
-Goes in: a value and the `Source` that it was read from.  Comes out: its one tracker, guarded as far as it was looked at.
-Mirrors `torch/_dynamo/variables/builder.py` (a 3,000-line if-chain there).  Taught in chapter 03.
+Goes in: a value and the `Source` that it was read from.  Comes out: its one tracker, guarded as far as it was looked
+at. Mirrors `torch/_dynamo/variables/builder.py` (a 3,000-line if-chain there).  Taught in chapter 03.
 
 A family of values registers its own wrapper beside its tracker class:
 

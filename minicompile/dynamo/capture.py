@@ -12,7 +12,7 @@ from .eval_frame import CompileOptions, run_compiled
 
 @dataclasses.dataclass
 class CapturedFunction:
-    """`frames`: one Capture for each frame, the function's own first, then its resume functions in the order they ran."""
+    """`frames`: a Capture for each frame: the function's own, then its resume functions in the order they ran."""
 
     result: object
     frames: list

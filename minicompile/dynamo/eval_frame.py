@@ -118,9 +118,9 @@ def has_tensor(value, depth):
         return True
     if isinstance(value, types.MethodType):
         return has_tensor(value.__self__, depth - 1)
-    if hasattr(type(value), "__dict__") and not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
-        return any(has_tensor(item, depth - 1) for item in list(getattr(value, "__dict__", {}).values())[:8])
-    return False
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return False
+    return any(has_tensor(item, depth - 1) for item in list(getattr(value, "__dict__", {}).values())[:8])
 
 
 # --- one frame ------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def capture_frame(options, code, function, arguments):
         except RestartAnalysis as restart:
             attempts += 1
             if options.fullgraph:
-                raise original_error(translator, restart)
+                raise original_error(translator, restart) from None
             if break_at is not None and restart.step >= break_at.step or attempts > 3:
                 raise restart.error from None
             break_at = restart
@@ -243,14 +243,14 @@ def recompile_reason(checks, function, arguments):
 
 def warn_limit(code, reason):
     record.warn_once(
-        f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled {config.recompile_limit} times; from now on "
-        f"it runs in eager. The guard that kept failing: {reason}. Make that value a tensor, keep it constant, or raise "
-        "minicompile.config.recompile_limit."
+        f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled {config.recompile_limit} times; "
+        f"from now on it runs in eager. The guard that kept failing: {reason}. Make that value a tensor, keep it "
+        "constant, or raise minicompile.config.recompile_limit."
     )
 
 
 # --- entering compiled regions --------------------------------------------------------------------------
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def callback_for(options):
     return functools.partial(convert_frame, options)
 

@@ -265,7 +265,7 @@ class GuardFunction:
         self.check = self.writer.namespace["guard"]
 
     def first_failure(self, function, arguments):
-        """(guard or text, old value, new value) of the first check that fails, in the user's order; None if all hold."""
+        """(guard or text, old value, new value) of the first check that fails in capture's order, or None."""
         for name, old, new in zip(AMBIENT_NAMES, self.guard_set.ambient, ambient_state()):
             if old != new:
                 return name, old, new

@@ -154,4 +154,3 @@ class OutputGraph:
         sources = tuple(graph_input.source for graph_input in self.inputs)
         if len(sources) > 1:
             self.guards.add_alias(sources, same=False)
-

@@ -1,12 +1,13 @@
 """Graph breaks: the new bytecode of a frame, and the resume functions that go on behind a break.
 
 Goes in: the translator at a return, or before the instruction that cannot be captured.
-Comes out: new code: graph call -> stack and locals again -> side effects -> the one instruction in eager -> a call of the
-resume function, which is an ordinary function that the hook captures in its turn.
-Mirrors `torch/_dynamo/resume_execution.py` and `output_graph.py`.  Taught in chapter 05.
+Comes out: new code: graph call -> stack and locals again -> side effects -> the one instruction in eager -> a call of
+the resume function, which is an ordinary function that the hook captures in its turn. Mirrors
+`torch/_dynamo/resume_execution.py` and `output_graph.py`.  Taught in chapter 05.
 
 A resume function is the original code with another beginning: it pushes the stack it was given and jumps behind the
-instruction.  Exception tables go by position in the bytecode, so `with`, `for` and `try` blocks are re-entered as they are.
+instruction.  Exception tables go by position in the bytecode, so `with`, `for` and `try` blocks are re-entered as
+they are.
 
 Resume functions do not nest: each returns a `Continuation` in place of calling the next, and the frame that broke first
 runs them in a loop (`run_resume_functions`), so that a loop with a break in its body needs no deeper stack.
@@ -138,7 +139,7 @@ def emit_suspended_generator(codegen, frame, started):
     It is made by a resume function of the generator's code, which yields at once when it is not a new one.
     """
     if frame.handling:
-        unsupported("generator alive at a graph break", "a generator stands in an exception handler when the graph breaks")
+        unsupported("generator alive at a graph break", "a generator stands in an exception handler at the break")
     place = frame.pointer if started else prologue_length(frame.instructions)
     names = tuple(frame.locals)
     code, _ = resume_code(frame.code, place, (True,) * len(frame.stack), names)
@@ -243,11 +244,11 @@ OUR_MISTAKES = (NameError, TypeError, AttributeError, AssertionError)  # no oper
 
 
 def note_graph_error(error):
-    """Count that a graph raised.  Stops of the interpreter are not for eager to repeat, nor (strict) mistakes of ours."""
+    """Count that a graph raised.  Interpreter stops are not for eager to repeat, nor (strict) mistakes of ours."""
     if not isinstance(error, Exception) or (config.strict and isinstance(error, OUR_MISTAKES)):
         raise error
     if isinstance(error, OUR_MISTAKES):
-        record.warn_once(f"internal error in a compiled graph: {type(error).__name__}: {error}; the frame runs in eager")
+        record.warn_once(f"internal error in a compiled graph: {type(error).__name__}: {error}; it runs in eager")
     record.counters["graph_errors"] += 1
 
 

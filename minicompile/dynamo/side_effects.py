@@ -8,6 +8,7 @@ Only the last value of an attribute is written: nothing outside can look between
 look (a call that capture cannot see into) breaks the graph first.
 """
 
+
 class _Deleted:
     def __repr__(self):
         return "DELETED"
@@ -119,4 +120,3 @@ class SideEffects:
                     codegen.load_const(argument)
                 codegen.call_function(len(after))
                 codegen.pop_top()
-

@@ -178,7 +178,7 @@ class ItemSource(Source):
 
 @dataclasses.dataclass(frozen=True)
 class CallSource(Source):
-    """`function(parent)` for a pure C function: `type(x)`, `list(x)`, `vars(x)`, `inspect.getattr_static`-like reads."""
+    """`function(parent)` for a pure C function: `type(x)`, `list(x)`, `vars(x)`."""
 
     parent: Source
     function: object

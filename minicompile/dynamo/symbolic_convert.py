@@ -1,24 +1,26 @@
 """InstructionTranslator: runs a frame's bytecode on trackers in place of values.
 
-Goes in: a code object and trackers of its arguments.  Comes out: an FX graph, guards and new bytecode (root frame), or the
-tracker of the return value (inlined frame).  Mirrors `torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
+Goes in: a code object and trackers of its arguments.  Comes out: an FX graph, guards and new bytecode (root frame),
+or the tracker of the return value (inlined frame).  Mirrors `torch/_dynamo/symbolic_convert.py`.  Taught in chapter
+03.
 
-This file is the machine: the loop, the policy for graph breaks, exceptions, inlining.  The opcodes are one method each in
-`opcodes.py`; what trackers ask of the translator is in `translator_services.py`.
+This file is the machine: the loop, the policy for graph breaks, exceptions, inlining.  The opcodes are one method
+each in `opcodes.py`; what trackers ask of the translator is in `translator_services.py`.
 
-The policy for breaks: whatever raises `Unsupported` names an instruction of the *root* frame.  Capture starts again from
-the top of the frame with the order to stop before that instruction, so nothing ever has to be undone.
+The policy for breaks: whatever raises `Unsupported` names an instruction of the *root* frame.  Capture starts again
+from the top of the frame with the order to stop before that instruction, so nothing ever has to be undone.
 """
 
 import weakref
 
 from .. import config, errors
+from .arguments import bind_arguments
 from .bytecode import decode
 from .opcodes import Opcodes
 from .source import CellSource, LocalSource
 from .translator_services import TranslatorServices
 from .variables.base import LazyVariable, ObservedException, unsupported
-from .variables.functions import CellVariable, bind_arguments
+from .variables.cells import CellVariable
 
 _decoded = weakref.WeakKeyDictionary()
 

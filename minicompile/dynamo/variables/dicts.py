@@ -139,7 +139,20 @@ class DictVariable(BuiltinObject):
     def var_getattr(self, tx, name):
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.factory
+        pending = tx.side_effects.load_attr(self, name)
+        if pending is not None and pending is not tx.side_effects.DELETED:
+            return pending
+        if self.cls is collections.OrderedDict and self.source is not None and not hasattr(self.cls, name):
+            unsupported("attribute of a builtin", f"`{name}` of an OrderedDict")
         return super().var_getattr(tx, name)
+
+    def var_setattr(self, tx, name, value):
+        """An OrderedDict takes attributes (`state_dict._metadata`)."""
+        if self.cls is not collections.OrderedDict or hasattr(self.cls, name):
+            return super().var_setattr(tx, name, value)
+        if self.source is None:
+            tx.side_effects.new_object(self)
+        tx.side_effects.store_attr(self, name, value)
 
     # --- comparing ----------------------------------------------------------------------------------
     def method___eq__(self, tx, other):

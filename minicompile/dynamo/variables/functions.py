@@ -1,112 +1,17 @@
 """Functions that capture can see into: Python functions, closures made during capture, bound methods.
 
-Goes in: a call with trackers.  Comes out: the locals of the callee's frame (`bind_arguments`), which the translator then
-runs in place of calling: inlining.  Mirrors `torch/_dynamo/variables/functions.py`.  Taught in chapters 03 and 06.
+Goes in: a call with trackers.  Comes out: code, globals, defaults and cells, with which the translator runs the
+callee's frame in place of calling it: inlining.  Mirrors `torch/_dynamo/variables/functions.py`.  Taught in chapters
+03 and 06.
 """
 
-import inspect
 import types
 
 from ...errors import Unsupported
 from ..builder import wraps
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
-
-
-class CellVariable(VariableTracker):
-    """A closure cell.  `frame_name`: its name in the compiled frame itself, where STORE_DEREF reaches it."""
-
-    def __init__(self, contents=None, source=None, frame_name=None):
-        super().__init__(source)
-        self.contents, self.frame_name = contents, frame_name
-
-    def python_type(self):
-        return types.CellType
-
-    def is_immutable(self):
-        return False
-
-    def load(self, tx):
-        """The tracker in the cell, or None while it is empty."""
-        pending = tx.side_effects.load_cell(self)
-        if pending is None:
-            return self.contents
-        return None if pending is tx.side_effects.DELETED else pending
-
-    def var_getattr(self, tx, name):
-        if name != "cell_contents":
-            return super().var_getattr(tx, name)
-        contents = self.load(tx)
-        if contents is None:
-            tx.raise_observed(ValueError, "Cell is empty")
-        return contents
-
-    def reconstruct(self, codegen):
-        if self.frame_name is not None:
-            return codegen.emit("LOAD_CLOSURE", self.frame_name)
-        codegen.push_function(types.CellType)
-        codegen.call_function(0)
-
-    def fill(self, codegen):
-        """A cell that capture made gets its contents; one of the frame's own cells was given them by `replay_attributes`."""
-        pending = codegen.side_effects.load_cell(self)
-        if pending is None and self.contents is not None and self.frame_name is None and self.source is None:
-            codegen.write_attribute(self, "cell_contents", self.contents)
-        elif pending is not None and self.frame_name is not None:
-            self.replay_attributes(codegen, {"cell_contents": pending})
-
-    def replay_attributes(self, codegen, pending):
-        for value in pending.values():
-            deleted = value is codegen.side_effects.DELETED
-            if self.frame_name is None:
-                codegen.write_attribute(self, "cell_contents", value)
-            elif deleted:
-                codegen.emit("DELETE_DEREF", self.frame_name)
-            else:
-                codegen(value)
-                codegen.emit("STORE_DEREF", self.frame_name)
-
-
-# --- arguments ------------------------------------------------------------------------------------------
-def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
-    """The callee's locals by name, as CPython binds them; a wrong call is an observed TypeError with CPython's text."""
-    positional = list(code.co_varnames[: code.co_argcount])
-    keyword_only = list(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
-    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
-    star = rest[0] if code.co_flags & inspect.CO_VARARGS else None
-    double_star = rest[bool(star)] if code.co_flags & inspect.CO_VARKEYWORDS else None
-    bound = dict(zip(positional, args))
-    extra = args[len(positional) :]
-    if star:
-        bound[star] = tx.build_tuple(extra)
-    elif extra:
-        plural = "" if len(positional) == 1 else "s"
-        least = f"from {len(positional) - len(defaults)} to " if defaults else ""
-        takes = f"takes {least}{len(positional)} positional argument{plural} but {len(args)} were given"
-        tx.raise_observed(TypeError, f"{name}() {takes}")
-    surplus = {}
-    for key, value in kwargs.items():
-        if key in bound and key in positional[code.co_posonlyargcount :]:
-            tx.raise_observed(TypeError, f"{name}() got multiple values for argument '{key}'")
-        if key in keyword_only or key in positional[code.co_posonlyargcount :]:
-            bound[key] = value
-        elif double_star:
-            surplus[key] = value
-        else:
-            tx.raise_observed(TypeError, f"{name}() got an unexpected keyword argument '{key}'")
-    if double_star:
-        bound[double_star] = tx.build_dict(surplus)
-    for key, value in zip(positional[len(positional) - len(defaults) :], defaults):
-        bound.setdefault(key, value)
-    for key, value in kw_defaults.items():
-        bound.setdefault(key, value)
-    missing = [repr(key) for key in [*positional, *keyword_only] if key not in bound]
-    if missing:
-        kind = "positional" if missing[0][1:-1] in positional else "keyword-only"
-        plural = "" if len(missing) == 1 else "s"
-        listed = missing[0] if len(missing) == 1 else ", ".join(missing[:-1]) + f" and {missing[-1]}"
-        tx.raise_observed(TypeError, f"{name}() missing {len(missing)} required {kind} argument{plural}: {listed}")
-    return bound
+from .cells import CellVariable, cell_contents
 
 
 # --- functions ------------------------------------------------------------------------------------------
@@ -245,7 +150,9 @@ class NestedFunctionVariable(FunctionVariable):
             "__qualname__": self.function_name,
             "__code__": self.code,
             "__module__": self.globals_dict.get("__name__"),
-            "__doc__": self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None,
+            "__doc__": self.code.co_consts[0]
+            if self.code.co_consts and isinstance(self.code.co_consts[0], str)
+            else None,
         }
         if name in simple:
             return tx.build(simple[name])
@@ -408,20 +315,12 @@ class DisabledFunctionVariable(VariableTracker):
 
 
 # --- wrapping -------------------------------------------------------------------------------------------
-def cell_contents(output, cell, source):
-    """A lazy tracker of what is in an existing cell; None while it is empty."""
-    try:
-        return output.lazy(cell.cell_contents, AttrSource(source, "cell_contents"))
-    except ValueError:
-        return None
-
-
 @wraps(types.FunctionType)
 def wrap_function(output, value, source):
     from .builtins import has_handler, wrap_handled
     from .torch_functions import is_tracked, wrap_torch_function
 
-    if getattr(value, "_minicompile_disabled", False):
+    if getattr(value, "_minicompile_disabled", False) or getattr(value, "_torchdynamo_disable", False):
         output.guard("is", source, value)
         return DisabledFunctionVariable(value, source)
     if is_tracked(value):
@@ -440,8 +339,3 @@ def wrap_method(output, value, source):
     output.guard("type", source, types.MethodType)
     function = output.wrap(value.__func__, AttrSource(source, "__func__"))
     return BoundMethodVariable(function, output.lazy(value.__self__, AttrSource(source, "__self__")), source)
-
-
-@wraps(types.CellType)
-def wrap_cell(output, value, source):
-    return CellVariable(cell_contents(output, value, source), source)

@@ -1,9 +1,9 @@
 """Iterators during capture: of sequences, dicts and sets, and enumerate, zip, map, filter, iter(callable, sentinel).
 
-Goes in: what the program iterates over, and existing iterators (passed in, or left on the stack by a graph break); these
-tell what they iterate over and how far they are.
-Comes out: `next(tx)`, and the iterator anew at the same position.  An existing one is moved forward after the graph.
-Mirrors `torch/_dynamo/variables/iter.py`.  Taught in chapter 06.  Those of itertools are in polyfills.py.
+Goes in: what the program iterates over, and existing iterators (passed in, or left on the stack by a graph break);
+these tell what they iterate over and how far they are. Comes out: `next(tx)`, and the iterator anew at the same
+position.  An existing one is moved forward after the graph. Mirrors `torch/_dynamo/variables/iter.py`.  Taught in
+chapter 06.  Those of itertools are in polyfills.py.
 """
 
 import collections

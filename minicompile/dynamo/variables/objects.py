@@ -282,8 +282,10 @@ class UserDefinedObjectVariable(VariableTracker):
         self.forget(tx, name)
 
     def forget(self, tx, name):
-        """Delete an attribute that the instance holds."""
-        if self in tx.side_effects.new_objects:
+        """Delete an attribute that the instance holds; one that capture gave it just goes away."""
+        found = type_lookup(self.cls, name)
+        slot = found is not None and isinstance(found.attribute, types.MemberDescriptorType)
+        if not (name in self.instance_dict() or (slot and self.value is not None and hasattr(self.value, name))):
             del tx.side_effects.pending_attributes(self)[name]
         else:
             tx.side_effects.delete_attr(self, name)

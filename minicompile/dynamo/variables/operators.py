@@ -1,8 +1,8 @@
 """Operators during capture: `+`, `<`, `in`, `[]`, `-x`, ... by CPython's data model.
 
 Goes in: a function of `operator` (every operator opcode calls one) and the trackers of its operands.
-Comes out: a graph operation where a tensor is involved, a folded constant, or what the operands' special methods answer:
-the reflected one first where the right operand's class derives from the left one's, NotImplemented passed on.
+Comes out: a graph operation where a tensor is involved, a folded constant, or what the operands' special methods
+answer: the reflected one first where the right operand's class derives from the left one's, NotImplemented passed on.
 Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 """
 

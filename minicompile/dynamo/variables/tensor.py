@@ -101,7 +101,9 @@ class TensorVariable(VariableTracker):
         kwargs = {k: v.realize() for k, v in kwargs.items()}
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
-            return tx.build(getattr(self.fake, name)(*constants, **{k: v.as_python_constant() for k, v in kwargs.items()}))
+            return tx.build(
+                getattr(self.fake, name)(*constants, **{k: v.as_python_constant() for k, v in kwargs.items()})
+            )
         if name in BREAKING_METHODS:
             kind, hint = BREAKING_METHODS[name]
             unsupported(kind, f"Tensor.{name}() needs the tensor's data", hint)
@@ -197,7 +199,10 @@ METADATA_METHODS = {
 }
 _DATA_HINT = "return the tensor and read it outside the compiled function"
 BREAKING_METHODS = {
-    **{name: ("Tensor.item", _DATA_HINT) for name in ("item", "__int__", "__float__", "__bool__", "__index__", "__complex__")},
+    **{
+        name: ("Tensor.item", _DATA_HINT)
+        for name in ("item", "__int__", "__float__", "__bool__", "__index__", "__complex__")
+    },
     **{name: ("Tensor.tolist", _DATA_HINT) for name in ("tolist", "numpy", "__array__", "data_ptr")},
     **{name: ("tensor printed", _DATA_HINT) for name in ("__repr__", "__str__", "__format__")},
     **{name: ("storage access", "") for name in ("storage", "untyped_storage", "set_", "resize_", "share_memory_")},

@@ -3,8 +3,9 @@
 Goes in: `torch.add`, `F.linear`, `torch.ops.aten.mm`, ...  Comes out: a graph operation, or a handler's answer.
 Mirrors `torch/_dynamo/variables/torch.py` and `trace_rules.py`.  Taught in chapters 03 and 06.
 
-All other Python in torch (nn.Module, context managers, initialisers) is inlined like the user's own code: `torch.no_grad()`
-needs no tracker of its own, because its `__enter__` ends in the mode setter `torch._C._set_grad_enabled`.
+All other Python in torch (nn.Module, context managers, initialisers) is inlined like the user's own code:
+`torch.no_grad()` needs no tracker of its own, because its `__enter__` ends in the mode setter
+`torch._C._set_grad_enabled`.
 """
 
 import types
@@ -133,6 +134,7 @@ STATE_READERS = {
     torch._C._get_tracing_state,
     torch._C._is_torch_function_enabled,
     torch._C._len_torch_function_stack,
+    torch._C._len_torch_dispatch_stack,
     torch._C._get_default_device,
     torch.get_num_threads,
     torch.cuda.is_available,

@@ -1,0 +1,131 @@
+"""The opcodes of blocks: exceptions, `with`, `match`, and generators.
+
+Goes in: an `Instruction`.  Comes out: changed stack, or an ObservedException that the translator takes to its handler.
+Mirrors `torch/_dynamo/symbolic_convert.py` (ExceptionStack, RAISE_VARARGS, SETUP_WITH).  Taught in chapters 03 and 05.
+"""
+
+from .variables.base import ObservedException
+
+
+class BlockOpcodes:
+    """Mixin of every translator."""
+
+    # --- exceptions ---------------------------------------------------------------------------------
+    def handled_exception(self):
+        """What `raise` without arguments raises again: the innermost exception being handled here or by a caller."""
+        frame = self
+        while frame is not None:
+            if frame.handling:
+                return frame.handling[-1]
+            frame = frame.parent
+        return None
+
+    def RAISE_VARARGS(self, instruction):
+        cause = self.pop() if instruction.arg == 2 else None
+        if instruction.arg == 0:
+            current = self.handled_exception()
+            if current is None:
+                self.raise_observed(RuntimeError, "No active exception to reraise")
+            raise ObservedException(current)
+        raise ObservedException(self.as_exception(self.pop(), cause))
+
+    def as_exception(self, value, cause):
+        """`raise value from cause`: a class is called; anything but an exception is a TypeError."""
+        value = self.exception_instance(value)
+        if not issubclass(value.python_type(), BaseException):
+            self.raise_observed(TypeError, "exceptions must derive from BaseException")
+        if cause is not None:
+            value.set_context(self, "__cause__", None if self.is_none(cause) else self.exception_instance(cause))
+        context = self.handled_exception()
+        if context is not None and context is not value:
+            value.set_context(self, "__context__", context)
+        return value
+
+    def exception_instance(self, value):
+        is_class = issubclass(value.python_type(), type)
+        return value.call_function(self, [], {}).realize() if is_class else value
+
+    def PUSH_EXC_INFO(self, instruction):
+        exception = self.pop_lazy()
+        self.push(self.handled_exception() or self.build(None))
+        self.push(exception)
+        self.handling.append(exception)
+
+    def POP_EXCEPT(self, instruction):
+        self.pop_lazy()
+        self.handling.pop()
+
+    def CHECK_EXC_MATCH(self, instruction):
+        wanted = self.pop()
+        self.push(self.build(issubclass(self.stack[-1].realize().python_type(), wanted.as_python_constant())))
+
+    def RERAISE(self, instruction):
+        raise ObservedException(self.pop())
+
+    def BEFORE_WITH(self, instruction):
+        manager = self.pop()
+        exit_method = self.call(getattr, manager, self.build("__exit__"))
+        self.push(exit_method)
+        self.push(self.call(getattr, manager, self.build("__enter__")).call_function(self, [], {}))
+
+    def WITH_EXCEPT_START(self, instruction):
+        """Stack: exit, lasti, previous exception, exception."""
+        exception = self.stack[-1].realize()
+        arguments = [self.build(exception.python_type()), exception, self.build(None)]
+        self.push(self.stack[-4].realize().call_function(self, arguments, {}))
+
+    # --- match statements ---------------------------------------------------------------------------
+    def GET_LEN(self, instruction):
+        self.push(self.call(len, self.stack[-1]))
+
+    def MATCH_SEQUENCE(self, instruction):
+        self.push(self.build(bool(self.stack[-1].realize().python_type().__flags__ & (1 << 5))))
+
+    def MATCH_MAPPING(self, instruction):
+        self.push(self.build(bool(self.stack[-1].realize().python_type().__flags__ & (1 << 6))))
+
+    def MATCH_KEYS(self, instruction):
+        from . import polyfills
+
+        self.push(self.call_polyfill(polyfills.match_keys, self.stack[-2], self.stack[-1]))
+
+    def MATCH_CLASS(self, instruction):
+        from . import polyfills
+
+        names, cls, subject = self.pop(), self.pop(), self.pop()
+        count = self.build(instruction.arg)
+        self.push(self.call_polyfill(polyfills.match_class, subject, cls, count, names))
+
+    # --- generators (run by GeneratorVariable) ------------------------------------------------------
+    def RETURN_GENERATOR(self, instruction):
+        self.push(self.build(None))  # what the POP_TOP behind it removes
+
+    def YIELD_VALUE(self, instruction):
+        self.yielded = self.pop_lazy()
+
+    def GET_YIELD_FROM_ITER(self, instruction):
+        value = self.pop()
+        self.push(value if hasattr(value, "send") else self.call(iter, value))
+
+    def SEND(self, instruction):
+        """`yield from`: pass the sent value on.  At the end the result, over the receiver where END_SEND comes."""
+        value, receiver = self.pop(), self.stack[-1].realize()
+        try:
+            if hasattr(receiver, "send"):
+                self.push(receiver.send(self, value))
+            elif self.is_none(value):
+                self.push(receiver.next(self))
+            else:
+                self.push(receiver.call_method(self, "send", [value], {}))
+        except ObservedException as stop:
+            if not self.exception_matches(stop, StopIteration):
+                raise
+            if instruction.argval.opname != "END_SEND":
+                self.pop_lazy()
+            self.push(self.call(getattr, stop.variable, self.build("value")))
+            self.jump(instruction.argval)
+
+    def END_SEND(self, instruction):
+        result = self.pop_lazy()
+        self.pop_lazy()
+        self.push(result)

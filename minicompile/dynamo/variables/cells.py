@@ -1,0 +1,78 @@
+"""Closure cells.
+
+Goes in: a cell that exists, or one that capture makes for a nested function.  Comes out: its contents, and their
+replay. Mirrors `torch/_dynamo/variables/misc.py` (CellVariable).  Taught in chapter 06.
+"""
+
+import types
+
+from ..builder import wraps
+from ..source import AttrSource
+from .base import VariableTracker
+
+
+class CellVariable(VariableTracker):
+    """A closure cell.  `frame_name`: its name in the compiled frame itself, where STORE_DEREF reaches it."""
+
+    def __init__(self, contents=None, source=None, frame_name=None):
+        super().__init__(source)
+        self.contents, self.frame_name = contents, frame_name
+
+    def python_type(self):
+        return types.CellType
+
+    def is_immutable(self):
+        return False
+
+    def load(self, tx):
+        """The tracker in the cell, or None while it is empty."""
+        pending = tx.side_effects.load_cell(self)
+        if pending is None:
+            return self.contents
+        return None if pending is tx.side_effects.DELETED else pending
+
+    def var_getattr(self, tx, name):
+        if name != "cell_contents":
+            return super().var_getattr(tx, name)
+        contents = self.load(tx)
+        if contents is None:
+            tx.raise_observed(ValueError, "Cell is empty")
+        return contents
+
+    def reconstruct(self, codegen):
+        if self.frame_name is not None:
+            return codegen.emit("LOAD_CLOSURE", self.frame_name)
+        codegen.push_function(types.CellType)
+        codegen.call_function(0)
+
+    def fill(self, codegen):
+        """A cell that capture made gets its contents; one of the frame's own cells was given them by `replay_attributes`."""
+        pending = codegen.side_effects.load_cell(self)
+        if pending is None and self.contents is not None and self.frame_name is None and self.source is None:
+            codegen.write_attribute(self, "cell_contents", self.contents)
+        elif pending is not None and self.frame_name is not None:
+            self.replay_attributes(codegen, {"cell_contents": pending})
+
+    def replay_attributes(self, codegen, pending):
+        for value in pending.values():
+            deleted = value is codegen.side_effects.DELETED
+            if self.frame_name is None:
+                codegen.write_attribute(self, "cell_contents", value)
+            elif deleted:
+                codegen.emit("DELETE_DEREF", self.frame_name)
+            else:
+                codegen(value)
+                codegen.emit("STORE_DEREF", self.frame_name)
+
+
+def cell_contents(output, cell, source):
+    """A lazy tracker of what is in an existing cell; None while it is empty."""
+    try:
+        return output.lazy(cell.cell_contents, AttrSource(source, "cell_contents"))
+    except ValueError:
+        return None
+
+
+@wraps(types.CellType)
+def wrap_cell(output, value, source):
+    return CellVariable(cell_contents(output, value, source), source)
