@@ -1,6 +1,6 @@
 """FX graph in, functional ATen graphs out: forward and, for training, backward.
 
-`trace(gm, inputs)` gives the readable `AOTGraph`; `compile(gm, inputs, forward_compiler=...)` gives a callable that runs it.
+`trace(gm, inputs)` gives the readable `AOTGraph`; `compile(gm, inputs, forward_compiler=...)` a callable that runs it.
 Mirrors `torch/_functorch/aot_autograd.py`.  Taught in chapter 08.
 """
 

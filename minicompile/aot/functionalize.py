@@ -1,9 +1,10 @@
 """Run a captured graph on functional tensors and find out what it did to its inputs and where its outputs live.
 
 Goes in: an FX graph as capture made it (in-place operators, views and all) and its example inputs.  Comes out: a
-`Program`: which inputs were written, and for each output whether it is an input, a view of one, a fresh tensor, a view of
-a fresh tensor or a plain Python value.  A functional tensor takes every in-place operator and gives a new value instead,
-and remembers which view of which storage it is: so after one run the graph has no mutation, and the aliasing is known.
+`Program`: which inputs were written, and for each output whether it is an input, a view of one, a fresh tensor, a view
+of a fresh tensor or a plain Python value.  A functional tensor takes every in-place operator and gives a new value
+instead, and remembers which view of which storage it is: after one run the graph has no mutation, and who shares memory
+with whom is known.
 Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught in chapter 08.
 """
 
@@ -33,7 +34,7 @@ def fake_mode_of(inputs):
 
 
 def fakeify(mode, value):
-    """A fresh fake leaf for tensors (never the caller's own, which may share memory with another); other values pass."""
+    """A fresh fake leaf for a tensor (never the caller's own: that may share memory with another); other values pass."""
     if not isinstance(value, torch.Tensor):
         return value
     if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor):
@@ -81,16 +82,29 @@ class GraphRunner(fx.Interpreter):
         return torch.func.functional_call(module, replaced, args, kwargs)
 
     def run_node(self, node):
+        if "as_strided" in str(node.target):
+            check_memory_layout(self.env[node.args[0]])
         result = super().run_node(node)
         if isinstance(result, FunctionalTensor) and not _views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result
 
 
+def check_memory_layout(tensor):
+    """`as_strided` reads memory, not elements: the traced value must lie in memory as the user's tensor does."""
+    value = unwrap(tensor)
+    if (value.stride(), value.storage_offset()) != (tensor.stride(), tensor.storage_offset()):
+        raise Unsupported(
+            "as_strided of a written tensor",
+            "the graph writes a tensor that has holes in memory and then reads its memory with as_strided",
+            "index the tensor instead",
+        )
+
+
 # --- what the graph did -----------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class InputMutation:
-    """Input `index` gets a new value.  `how`: "copy_" (seen by autograd), "no_grad" (not), or "data" (no version bump)."""
+    """Input `index` gets a new value.  `how`: "copy_" (autograd sees it), "no_grad" (not), "data" (nor the version)."""
 
     index: int
     how: str
@@ -117,9 +131,7 @@ class Program:
 
     mutations: list
     outputs: list
-    results: (
-        list  # functional tensors or symbolic numbers: what the compiled graph computes, without the new input values
-    )
+    results: list  # functional tensors or symbolic numbers that the compiled graph computes, besides new input values
 
 
 def storage_key(tensor):
@@ -132,6 +144,14 @@ def unwrap(value):
         return value
     torch._sync(value)
     return torch._from_functional_tensor(value.elem)
+
+
+def with_eager_strides(tensor):
+    """The result with the strides that eager gives it: the functional form of a write may lay its value out otherwise."""
+    if isinstance(tensor, FunctionalTensor) and unwrap(tensor).stride() != tensor.stride() and is_dense(tensor):
+        layout = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        return layout.copy_(tensor)
+    return tensor
 
 
 def _mutation(index, primal, history):
@@ -231,7 +251,7 @@ def is_dense(tensor):
 
 
 def run_functional(gm, primals, constant_names):
-    """Run the graph on functional inputs.  Returns the `Program`; called inside a trace, so every operator is recorded."""
+    """Run the graph on functional inputs, inside a trace that records every operator.  Returns the `Program`."""
     count = len(primals) - len(constant_names)
     history = [(p._version, p.grad_fn, p.requires_grad) if isinstance(p, torch.Tensor) else None for p in primals]
     runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)))
@@ -240,4 +260,4 @@ def run_functional(gm, primals, constant_names):
     tensors = [(i, p, history[i]) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
     mutations = [m for m in (_mutation(*entry) for entry in tensors) if m is not None]
     planner = OutputPlanner(primals, runner.bases, outputs)
-    return Program(mutations, planner.specs, planner.results)
+    return Program(mutations, planner.specs, [with_eager_strides(r) for r in planner.results])

@@ -1,7 +1,7 @@
 """Trace a captured graph to ATen operators; with gradients, forward and backward in one joint graph.
 
-Goes in: an FX graph and example inputs.  Comes out: an `AOTGraph`: the functional graph (`forward`), and for training the
-joint graph, its split into `forward` and `backward`, and the tensors saved between them.  The backward is what
+Goes in: an FX graph and example inputs.  Comes out: an `AOTGraph`: the functional graph (`forward`), and for training
+the joint graph, its split into `forward` and `backward`, and the tensors saved between them.  The backward is what
 `torch.autograd.grad` does while `make_fx` watches.
 Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08.
 """
@@ -123,7 +123,7 @@ def no_autocast():
 
 
 def traced_function(gm, example_inputs, constant_names, recording):
-    """The function that `make_fx` runs: forward, and if any result needs it, backward.  Returns a flat list of values."""
+    """The function that `make_fx` runs: forward, and if any result needs it, backward.  It returns a flat list."""
 
     def run(*fakes):
         with FunctionalTensorMode():
@@ -175,34 +175,35 @@ def trace(gm, inputs, decompositions=None):
         traced = make_fx(run, decomposition_table=table)(*fakes)
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
-    joint = tidy(traced, names, recording)
     program = recording.program
+    result_count = len(program.mutations) + len(program.results)
+    functional = tidy(traced, names, recording)
+    optimize(functional, result_count)
+    forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
         placeholders,
         constants,
         program.mutations,
         program.outputs,
-        joint,
-        result_count=len(program.mutations) + len(program.results),
+        forward,
+        result_count=result_count,
         differentiable=list(recording.differentiable),
         grad_inputs=list(recording.grad_inputs),
         input_needs_grad=[needs_grad(f) for f in fakes],
         input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
         grad_enabled=grad_enabled,
         fake_mode=fake_mode,
-        node_counts={"traced": len(traced.graph.nodes)},
+        node_counts={"traced": len(traced.graph.nodes), "optimized": len(functional.nodes)},
     )
-    optimize(joint, graph.result_count)
-    graph.node_counts["optimized"] = len(joint.graph.nodes)
     if graph.grad_inputs:
-        graph.joint = joint
+        graph.joint = forward
         partition(graph)
         graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
     return graph
 
 
 def tidy(traced, names, recording):
-    """Name the placeholders after the user's, put the tangents behind them, and mark what is forward and what backward."""
+    """Name the placeholders after the user's, put the tangents behind them, mark what is forward and what backward."""
     graph, environment = fx.Graph(), {}
     nodes = list(traced.graph.nodes)
     places = [n for n in nodes if n.op == "placeholder"]
@@ -218,4 +219,4 @@ def tidy(traced, names, recording):
         if node.op != "output":
             environment[node].meta = {**node.meta, "backward": node.name not in recording.forward_names}
             environment[node].meta["stands_for_input"] = node.name in recording.stand_ins
-    return fx.GraphModule(traced, graph, "joint")
+    return graph

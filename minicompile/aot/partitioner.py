@@ -1,8 +1,8 @@
 """Split the joint graph into forward and backward, and decide what to save between them.
 
-Goes in: an `AOTGraph` with a joint graph.  Comes out: the same object with `forward`, `backward`, `saved`, `recomputed`.
-Whatever the backward needs is either saved, which costs its bytes, or computed again from something that is saved.  The
-cheapest choice is a minimum cut between the inputs and the backward.
+Goes in: an `AOTGraph` with a joint graph.  Comes out: the same with `forward`, `backward`, `saved`, `recomputed`.
+Whatever the backward needs is either saved, which costs its bytes, or computed again from something that is saved.
+The cheapest choice is a minimum cut between the inputs and the backward.
 Mirrors `torch/_functorch/partitioners.py`.  Taught in chapter 08.
 """
 
@@ -17,8 +17,8 @@ from .. import config
 from .passes import base_of, has_effect, is_random, is_view
 
 aten = torch.ops.aten
-# Costs in bytes per byte of the tensor.  Not recomputing at all is cheaper than recomputing for nothing.
-CHEAP, TRANSCENDENTAL = 0.05, 0.25
+# Price of computing a tensor again, per byte of it; saving costs 1.  A GPU has arithmetic to spare, a CPU has less.
+CHEAP, SLOW = 0.05, {"cpu": 0.5}
 SLOW_POINTWISE = set(
     "exp exp2 expm1 log log1p log2 sin cos tan tanh erf erfc pow sigmoid gelu silu atan2 lgamma".split()
 )
@@ -75,7 +75,8 @@ def recompute_cost(node):
         return None  # the user's own protection against later writes to that input
     name = node.target._schema.name.split("::")[-1] if isinstance(node.target, torch._ops.OpOverload) else ""
     if torch.Tag.pointwise in getattr(node.target, "tags", ()) or name in RECOMPUTABLE:
-        return (TRANSCENDENTAL if name in SLOW_POINTWISE else CHEAP) * size_in_bytes(node)
+        slow = SLOW.get(node.meta["val"].device.type, 0.1)
+        return (slow if name in SLOW_POINTWISE else CHEAP) * size_in_bytes(node)
     return None
 
 
@@ -90,13 +91,14 @@ class Cut:
     def __init__(self, forward, crossing, results, mutated):
         self.results, self.mutated = set(results), mutated
         self.free = {n for n in forward if n.op in ("placeholder", "get_attr") and n not in mutated}
-        # A result may be changed by the user after the forward, which is an error if it is saved: as in eager, save only
-        # those that the backward itself reads.
+        # The user may change a result after the forward, which is an error if it is saved: as in eager, only those
+        # that the backward itself reads are.
         self.direct = {base_of(n) for n in crossing}
         self.crossing = crossing
         self.closure = needed_for(crossing, self.free)
         self.order = [n for n in forward if n in self.closure]
-        self.fixed = {n for n in self.order if recompute_cost(n) is None or not config.partition_recompute}
+        cost = {n: recompute_cost(n) for n in self.order}
+        self.fixed = {n for n, c in cost.items() if c is None or (c > 0 and not config.partition_recompute)}
         for node in self.order:  # what only a fixed node reads has no say
             if node.target is operator.getitem and node.args[0] in self.fixed:
                 self.fixed.add(node)
@@ -137,7 +139,7 @@ class Cut:
             piece = network.subgraph({*part, "source", "sink"})
             if "source" not in piece or "sink" not in piece:
                 continue
-            kept, _ = nx.minimum_cut(piece, "source", "sink", flow_func=nx.algorithms.flow.dinitz)[1]
+            kept, _ = nx.minimum_cut(piece, "source", "sink", flow_func=nx.algorithms.flow.shortest_augmenting_path)[1]
             for node in {n for n, _ in part}:
                 enters = node in self.fixed or (node, "in") in kept
                 if enters and (node, "out") in part and (node, "out") not in kept:
@@ -174,6 +176,8 @@ def keep_old_values(gm, result_count):
     """An input that is written after the forward and read by the backward is copied in between."""
     output = gm.graph.output_node()
     values = list(output.args[0])
+    if all(v.op != "placeholder" for v in values[result_count:]):
+        return
     for position in range(result_count, len(values)):
         if values[position].op == "placeholder":
             with gm.graph.inserting_before(output):
@@ -198,10 +202,10 @@ def describe(node, primals, results, mutated):
         return "input", "is an input anyway"
     if node in results:
         return "result", "is an output anyway"
-    if is_random(node) or (node.target is operator.getitem and is_random(node.args[0])):
-        return "extra", "random: must be the same in the backward"
-    if recompute_cost(node) is None or node.target is operator.getitem:
-        source = node.args[0] if node.target is operator.getitem else node
+    source = node.args[0] if node.target is operator.getitem else node
+    if is_random(source):
+        return "extra", f"{source.target} may draw random numbers"
+    if source is not node or recompute_cost(node) is None:
         return "extra", f"{source.target} is not worth running twice"
     return "extra", "fewer bytes than what it is made of"
 
@@ -215,7 +219,7 @@ def partition(graph):
     primals, tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
     forward = [n for n in nodes if n.op != "output" and not n.meta["backward"]]
     inside = set(forward)
-    must_run = [n for n in effects(graph.joint, backward=True)]
+    must_run = list(effects(graph.joint, backward=True))
     backward = needed_for([*grads, *must_run], inside)
     crossing = {i for n in backward for i in n.all_input_nodes if i in inside} | {g for g in grads if g in inside}
     mutated = {primals[m.index] for m in graph.mutations}
@@ -247,4 +251,13 @@ def build(graph, saved, primals, tangents, results, grads, mutated):
     again = [n for n in joint.graph.nodes if n in compute and not n.meta["backward"] and n.op == "call_function"]
     graph.recomputed = [n.name for n in again]
     graph.backward = extract(joint, inputs, compute, grads, "backward")
-    graph.grad_dependence = [{i for i, t in enumerate(tangents) if t in needed_for([g], set())} for g in grads]
+    graph.grad_dependence = tangents_behind(joint, grads, tangents)
+
+
+def tangents_behind(joint, grads, tangents):
+    """For each gradient the tangents that it depends on: if the user gives none of them, there is no such gradient."""
+    reach = {node: {i} for i, node in enumerate(tangents)}
+    for node in joint.graph.nodes:
+        if node.meta.get("backward") and node not in reach:
+            reach[node] = frozenset().union(*(reach.get(i, ()) for i in node.all_input_nodes))
+    return [reach.get(g, frozenset()) for g in grads]

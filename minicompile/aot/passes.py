@@ -1,10 +1,11 @@
 """Make the traced graph smaller: operators that do nothing, common subexpressions, casts there and back, dead code.
 
-Goes in: a functional graph.  Comes out: the same graph, changed in place, with equal results.  The graph has no mutation,
-so equal expressions may share a tensor, except where the user would see two tensors become one: `escaping` nodes.
+Goes in: a functional graph.  Comes out: the same graph, changed in place, with equal results.  The graph has no
+mutation, so equal expressions may share a tensor, except where the user would see two tensors become one: `escaping`.
 Mirrors `torch/_functorch/compile_utils.py` and the joint passes of `torch/_inductor/fx_passes`.  Taught in chapter 08.
 """
 
+import functools
 import operator
 
 import torch
@@ -20,17 +21,20 @@ LOSSLESS = {  # casting to any of these and back gives the same bits
 }
 
 
+@functools.cache
+def returns_view(target):
+    """Does this operator return memory of its first argument, which it does not write?"""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.arguments or schema.arguments[0].alias_info is None:
+        return False
+    return not schema.arguments[0].alias_info.is_write and any(r.alias_info is not None for r in schema.returns)
+
+
 def is_view(node):
-    """Does the node return memory of its first argument?  (`getitem` of a split is one too.)"""
+    """A view of its first argument; so is an item of a split."""
     if node.op != "call_function":
         return False
-    if node.target is operator.getitem:
-        return is_view(node.args[0])
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.arguments or not schema.returns or not node.all_input_nodes:
-        return False
-    alias = schema.arguments[0].alias_info
-    return alias is not None and not alias.is_write and any(r.alias_info is not None for r in schema.returns)
+    return is_view(node.args[0]) if node.target is operator.getitem else returns_view(node.target)
 
 
 def base_of(node):
@@ -40,18 +44,37 @@ def base_of(node):
     return node
 
 
+@functools.cache
+def draws(target):
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
 def is_random(node):
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    return node.op == "call_function" and draws(node.target)
+
+
+@functools.cache
+def is_pure(target):
+    """An ATen operator that neither writes nor draws: what it is called with makes no difference."""
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace == "aten"
+        and not (
+            target._schema.is_mutable or draws(target) or "assert" in str(target) or "sym_constrain" in str(target)
+        )
+    )
 
 
 def has_effect(node):
     """Must the node run although nobody reads it?  Assertions do, and random draws: they advance the generator."""
+    if node.op == "call_function" and (node.target is operator.getitem or is_pure(node.target)):
+        return False
     return node.is_impure() or is_random(node)
 
 
-def escaping(gm, result_count):
+def escaping(graph, result_count):
     """Base nodes of what the user receives or what is copied into the user's tensors: no two may become one."""
-    results = gm.graph.output_node().args[0][:result_count]
+    results = graph.output_node().args[0][:result_count]
     return {base_of(n) for n in results if isinstance(n, fx.Node)}
 
 
@@ -67,20 +90,20 @@ def same_tensor(node, source):
 
 
 # --- the passes -------------------------------------------------------------------------------------
-def remove_views_that_change_nothing(gm, escape):
+def remove_views_that_change_nothing(graph, escape):
     """A view with unchanged shape, strides, offset and type is its base."""
-    for node in list(gm.graph.nodes):
+    for node in list(graph.nodes):
         if is_view(node) and node.target is not operator.getitem and same_tensor(node, node.args[0]):
             node.replace_all_uses_with(node.args[0])
-            gm.graph.erase_node(node)
+            graph.erase_node(node)
 
 
-def remove_copies(gm, escape):
+def remove_copies(graph, escape):
     """A copy with the same layout and type as its source, if nobody can tell the two apart.
 
     The user's own copy of an input stays: it protects what backward needs from later writes to that input.
     """
-    for node in list(gm.graph.nodes):
+    for node in list(graph.nodes):
         if node.target not in COPIES or not same_tensor(node, node.args[0]):
             continue
         base = base_of(node.args[0])
@@ -91,12 +114,12 @@ def remove_copies(gm, escape):
                 continue
             escape.add(base)
         node.replace_all_uses_with(node.args[0])
-        gm.graph.erase_node(node)
+        graph.erase_node(node)
 
 
-def remove_casts_there_and_back(gm, escape):
+def remove_casts_there_and_back(graph, escape):
     """`bfloat16 -> float32 -> bfloat16` is the value itself."""
-    for node in list(gm.graph.nodes):
+    for node in list(graph.nodes):
         if node.target is not aten._to_copy.default or node.args[0].target is not aten._to_copy.default:
             continue
         middle, source = node.args[0], node.args[0].args[0]
@@ -110,7 +133,7 @@ def remove_casts_there_and_back(gm, escape):
             and tensor_layout(node.meta["val"]) == tensor_layout(source.meta["val"])
         ):
             node.replace_all_uses_with(source)
-            gm.graph.erase_node(node)
+            graph.erase_node(node)
 
 
 def key_of(value):
@@ -122,17 +145,17 @@ def key_of(value):
     return value if isinstance(value, fx.Node) else (type(value), repr(value))
 
 
-def share_common_subexpressions(gm, escape):
+def share_common_subexpressions(graph, escape):
     """Equal operators on equal arguments are computed once.  Never random ones, nor two results of the user's."""
     seen = {}
-    for node in list(gm.graph.nodes):
+    for node in list(graph.nodes):
         if node.op != "call_function" or has_effect(node) or base_of(node) in escape:
             continue
         key = (node.target, key_of(node.args), key_of(node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
             node.replace_all_uses_with(first)
-            gm.graph.erase_node(node)
+            graph.erase_node(node)
 
 
 PASSES = (
@@ -143,10 +166,9 @@ PASSES = (
 )
 
 
-def optimize(gm, result_count):
+def optimize(graph, result_count):
     """Run every pass.  The first `result_count` outputs go to the user: they must stay separate tensors."""
-    gm.graph.eliminate_dead_code(has_effect)
+    graph.eliminate_dead_code(has_effect)
     for run in PASSES:
-        run(gm, escaping(gm, result_count))
-    gm.graph.eliminate_dead_code(has_effect)
-    gm.recompile()
+        run(graph, escaping(graph, result_count))
+    graph.eliminate_dead_code(has_effect)

@@ -1,11 +1,12 @@
 """Put the compiled graphs behind one callable that behaves as the captured graph did.
 
-Goes in: an `AOTGraph` and the compiled forward and backward.  Comes out: `callable(*inputs) -> tuple of outputs`.  What the
-functional graphs cannot do is done here, by a small function written for this graph alone (`callable.source` shows it):
-copy new values into the inputs that the program wrote, rebuild views from their base, hand over to autograd.
+Goes in: an `AOTGraph` and the compiled forward and backward.  Comes out: `callable(*inputs) -> tuple of outputs`.  What
+the functional graphs cannot do is done here, by a small function written for this graph alone (`callable.source` shows
+it): copy new values into the inputs that the program wrote, rebuild views from their base, hand over to autograd.
 Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py`.  Taught in chapter 08.
 """
 
+import operator
 import threading
 import warnings
 
@@ -108,7 +109,7 @@ def is_plain(graph):
 
 
 def build(graph, gm, run_graph):
-    """The callable.  `run_graph(list of inputs) -> results`: the compiled forward or the autograd function around it."""
+    """The callable.  `run_graph(list of inputs) -> results`: the compiled forward, or the autograd function with it."""
     writer = WrapperSource()
     writer.scope.update(run_graph=run_graph, run_eager=eager(gm))
     trains = graph.backward is not None
@@ -131,35 +132,36 @@ def build(graph, gm, run_graph):
 
 
 class OverlapCheck:
-    """Does an input that the graph writes share memory with another input?  Then only eager order of events is right."""
+    """Does an input that the graph writes share memory with another input?  Then only eager's order is right.
+
+    Addresses that were found safe are remembered, so that a call looks only at the inputs that moved since.
+    """
 
     def __init__(self, graph, tensors):
-        self.tensors, self.written = tensors, {m.index for m in graph.mutations}
+        self.pick = operator.itemgetter(*tensors)
+        self.constants, self.safe = tuple(graph.constants.values()), [None] * len(tensors)
+        written = {m.index for m in graph.mutations}
+        self.written = [k for k, index in enumerate(tensors) if index in written]
         places = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
-        self.static = all(isinstance(s, int) for i in tensors for s in places[i].shape)
-        self.constants, self.safe = tuple(graph.constants.values()), None
+        static = all(isinstance(s, int) for i in tensors for s in (*places[i].shape, *places[i].stride()))
+        self.extents = [extent(places[i]) for i in tensors] if static else None
 
     def __call__(self, inputs):
-        inputs = (*inputs, *self.constants)
-        starts = [inputs[i].data_ptr() for i in self.tensors]
-        if starts == self.safe:
+        tensors = self.pick((*inputs, *self.constants))
+        starts = [t.data_ptr() for t in tensors]
+        if starts == self.safe and self.extents is not None:
             return False
-        spans = sorted((start, start + extent(inputs[i]), i) for start, i in zip(starts, self.tensors, strict=True))
-        end, owner = 0, None
-        for start, stop, index in spans:
-            if start < end and (index in self.written or owner in self.written or self.crowded(spans)):
-                record.counters["alias_fallbacks"] += 1
-                return True
-            if stop > end:
-                end, owner = stop, index
-        if self.static:
-            self.safe = starts
+        extents = self.extents or [extent(t) for t in tensors]
+        everything = range(len(starts))
+        for k, (start, before) in enumerate(zip(starts, self.safe, strict=True)):
+            if start != before or self.extents is None:
+                end = start + extents[k]
+                for other in everything if k in self.written else self.written:
+                    if start < starts[other] + extents[other] and starts[other] < end and other != k:
+                        record.counters["alias_fallbacks"] += 1
+                        return True
+        self.safe = starts
         return False
-
-    def crowded(self, spans):
-        """Memory is shared among inputs that are only read; look at the written ones one by one."""
-        written = [span for span in spans if span[2] in self.written]
-        return any(a[2] != b[2] and a[0] < b[1] and b[0] < a[1] for a in written for b in spans)
 
 
 def extent(tensor):
