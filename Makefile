@@ -1,0 +1,54 @@
+# make setup   build .venv: PyTorch, minicompile (editable, with its C extension), the course, the test tools
+# make lab     the same if missing, then JupyterLab on notebooks/
+# make test    the same if missing, then lint, unit, end-to-end and notebook tests
+# make lint | clean
+# Another interpreter: make test PYTHON=python3.12   (uses .venv-python3.12; 3.11, 3.12 and 3.13 are supported)
+
+PYTHON ?= python3
+TORCH = 2.13.0
+EXTRAS = course,test
+
+VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready-$(EXTRAS)
+# Without a GPU the CPU build is enough and much smaller; where its index cannot be reached, PyPI's build does too.
+CPU_INDEX = https://download.pytorch.org/whl/cpu
+TORCH_INDEX = $(shell command -v nvidia-smi >/dev/null 2>&1 || \
+	{ curl -sfI -m 10 $(CPU_INDEX)/torch/ >/dev/null 2>&1 && echo --extra-index-url $(CPU_INDEX); })
+
+.PHONY: setup lab test lint unit end-to-end notebooks clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml setup.py minicompile/dynamo/_eval_frame.c Makefile
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("minicompile needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d (try: make $(MAKECMDGOALS) PYTHON=python3.12)" % v)'
+	@command -v cc >/dev/null || { echo "no C compiler: install gcc or clang (Debian: apt install build-essential)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'from importlib.metadata import version; assert version("torch").split("+")[0] == "$(TORCH)"' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet torch==$(TORCH) $(TORCH_INDEX)
+	echo torch==$(TORCH) > $(VENV)/constraints.txt  # nothing that is installed next may bring another torch
+	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[$(EXTRAS)]'
+	touch $(STAMP)
+
+lab: setup
+	$(BIN)/jupyter lab notebooks/
+
+test: lint unit end-to-end notebooks
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+unit: setup
+	$(BIN)/python -m pytest tests --ignore=tests/end_to_end
+
+end-to-end: setup
+	$(BIN)/python -m pytest tests/end_to_end
+
+notebooks: setup
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis minicompile/dynamo/*.so
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+	rm -f .venv*/.ready-*
