@@ -9,7 +9,7 @@ import dataclasses
 
 from . import ir
 from .indexing import FloorDiv, Mod, Var, delinearize, flatten, index
-from .ir import Buffer, Expr, IndexExpr, Load
+from .ir import Buffer, Expr, Fetch, IndexExpr, Load
 
 
 @dataclasses.dataclass
@@ -42,20 +42,27 @@ class SchedulerNode:
 
 
 class Addresses:
-    """The address of each load, remembered."""
+    """Where the loads of expressions point: layouts applied to positions."""
 
     def __init__(self, layouts):
-        self.layouts, self.known = layouts, {}
+        self.layouts = layouts
 
     def of(self, load):
-        found = self.known.get(load)
-        if found is None:
-            found = self.known[load] = self.layouts[load.buffer].address(load.position)
-        return found
+        if type(load) is Fetch:
+            return load.position[0]
+        return self.layouts[load.buffer].address(load.position)
 
     def reads(self, node):
         """(buffer, address) of every load of a node, each once, in a fixed order."""
         return list(dict.fromkeys((load.buffer, self.of(load)) for load in ir.loads(node.body)))
+
+    def flat(self, expr):
+        """The expression with every load's position replaced by its address: all that loops need to know."""
+
+        def replace(node):
+            return Fetch(node.buffer, self.of(node), node.dtype) if type(node) is Load else None
+
+        return ir.transform(expr, {}, replace)
 
 
 def node_indices(node, addresses):
@@ -75,7 +82,7 @@ def make_node(buffer, addresses):
     inner, kind, body = (), "pointwise", data.body
     if isinstance(data, ir.Reduction) and any(v.size != 1 for v in data.reduced):
         inner, kind = data.reduced, data.kind
-    node = SchedulerNode(buffer, data.vars, inner, body, buffer.layout.address(data.vars), kind)
+    node = SchedulerNode(buffer, data.vars, inner, addresses.flat(body), buffer.layout.address(data.vars), kind)
     node = order_loops(split_loops(node, addresses), addresses)
     return merge_loops([node], addresses)[0]
 

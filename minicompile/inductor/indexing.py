@@ -16,25 +16,29 @@ import sympy
 class Interned(type):
     """Hash-consing: constructing equal things gives one object, so that equality is identity and hashing costs nothing."""
 
+    def __init__(cls, *args):
+        super().__init__(*args)
+        cls._table = weakref.WeakValueDictionary()
+
     def __call__(cls, *args):
-        table = cls.__dict__.get("_table")
-        if table is None:
-            table = cls._table = weakref.WeakValueDictionary()
-        key = tuple((type(a), repr(a)) if isinstance(a, (bool, int, float)) else a for a in args)
-        found = table.get(key)
+        key = cls.key(*args)
+        found = cls._table.get(key)
         if found is None:
-            found = super().__call__(*args)
-            table[key] = found
+            found = cls._table[key] = super().__call__(*args)
         return found
+
+    def key(cls, *args):
+        """What makes two of them equal."""
+        return args
 
 
 class Var(metaclass=Interned):
     """A loop variable: 0 <= name < size."""
 
-    __slots__ = ("name", "size", "__weakref__")
+    __slots__ = ("name", "size", "text", "__weakref__")
 
     def __init__(self, name, size):
-        self.name, self.size = name, size
+        self.name, self.size, self.text = name, size, name
 
     def __repr__(self):
         return self.name
@@ -43,25 +47,25 @@ class Var(metaclass=Interned):
 class FloorDiv(metaclass=Interned):
     """index // divisor, where it does not simplify."""
 
-    __slots__ = ("index", "divisor", "__weakref__")
+    __slots__ = ("index", "divisor", "text", "__weakref__")
 
     def __init__(self, index, divisor):
-        self.index, self.divisor = index, divisor
+        self.index, self.divisor, self.text = index, divisor, f"({index})//{divisor}"
 
     def __repr__(self):
-        return f"({self.index})//{self.divisor}"
+        return self.text
 
 
 class Mod(metaclass=Interned):
     """index % divisor (never negative), where it does not simplify."""
 
-    __slots__ = ("index", "divisor", "__weakref__")
+    __slots__ = ("index", "divisor", "text", "__weakref__")
 
     def __init__(self, index, divisor):
-        self.index, self.divisor = index, divisor
+        self.index, self.divisor, self.text = index, divisor, f"({index})%{divisor}"
 
     def __repr__(self):
-        return f"({self.index})%{self.divisor}"
+        return self.text
 
 
 class Indirect(metaclass=Interned):
@@ -70,13 +74,13 @@ class Indirect(metaclass=Interned):
     wrap: negative values count from the end.  check: a value out of range is eager's IndexError (else it is promised in range).
     """
 
-    __slots__ = ("expr", "size", "wrap", "check", "__weakref__")
+    __slots__ = ("expr", "size", "wrap", "check", "text", "__weakref__")
 
     def __init__(self, expr, size, wrap=True, check=True):
-        self.expr, self.size, self.wrap, self.check = expr, size, wrap, check
+        self.expr, self.size, self.wrap, self.check, self.text = expr, size, wrap, check, f"at<{size}>({expr})"
 
     def __repr__(self):
-        return f"at<{self.size}>({self.expr})"
+        return self.text
 
 
 def _nonnegative(value):
@@ -187,10 +191,12 @@ class Index(metaclass=Interned):
 
     def substitute(self, mapping, expr_substitute=None):
         """Replace loop variables: mapping Var -> Index.  expr_substitute rewrites the expression inside an Indirect."""
-        result = index(self.constant)
+        terms, constant = [], self.constant
         for atom, c in self.terms:
-            result = result + _substitute_atom(atom, mapping, expr_substitute) * c
-        return result
+            new = _substitute_atom(atom, mapping, expr_substitute)
+            terms += [(a, k * c) for a, k in new.terms] if c != 1 else new.terms
+            constant = constant + new.constant * c
+        return _build(terms, constant)
 
 
 def _atom_bounds(atom):
@@ -228,7 +234,7 @@ def index(value):
 
 
 def _order(term):
-    return str(term[0])
+    return term[0].text
 
 
 def _build(terms, constant):
@@ -236,7 +242,7 @@ def _build(terms, constant):
     total = {}
     for atom, c in terms:
         total[atom] = total.get(atom, 0) + c
-    for atom in [a for a in total if isinstance(a, Mod)]:
+    for atom in [a for a in total if type(a) is Mod]:
         quotient = atom.index // atom.divisor
         if (
             len(quotient.terms) == 1
@@ -248,8 +254,10 @@ def _build(terms, constant):
             if partner in total and total[partner] == c * atom.divisor:
                 rest = [(a, k) for a, k in total.items() if a is not atom and a is not partner]
                 return _build([*rest, *((a, k * c) for a, k in atom.index.terms)], constant + atom.index.constant * c)
-    kept = tuple(sorted(((a, _plain(c)) for a, c in total.items() if c != 0), key=_order))
-    return Index(kept, _plain(constant))
+    kept = [(a, c if type(c) is int else _plain(c)) for a, c in total.items() if c != 0]
+    if len(kept) > 1:
+        kept.sort(key=_order)
+    return Index(tuple(kept), constant if type(constant) is int else _plain(constant))
 
 
 def _split(value, divisor):

@@ -83,7 +83,7 @@ class Layout:
 class Expr(metaclass=Interned):
     """A scalar value at one point of a loop nest.  Interned: structurally equal expressions are one object."""
 
-    __slots__ = ("dtype", "__weakref__")
+    __slots__ = ("dtype", "_walk", "_loads", "__weakref__")
     args = ()  # sub-expressions
 
     def rebuild(self, args, rewrite_index):
@@ -106,6 +106,18 @@ class Load(Expr):
         return f"{self.buffer}[{', '.join(map(str, self.position))}]"
 
 
+class Fetch(Load):
+    """A load that names its address instead of a position: what the scheduler's loops hold."""
+
+    __slots__ = ()
+
+    def __init__(self, buffer, address, dtype):
+        super().__init__(buffer, (address,), dtype)
+
+    def rebuild(self, args, rewrite_index):
+        return Fetch(self.buffer, rewrite_index(self.position[0]), self.dtype)
+
+
 class Constant(Expr):
     """A Python number in a dtype."""
 
@@ -113,6 +125,10 @@ class Constant(Expr):
 
     def __init__(self, value, dtype):
         self.value, self.dtype = value, dtype
+
+    @classmethod
+    def key(cls, value, dtype):
+        return type(value), repr(value), dtype  # 1, 1.0 and True differ; so do 0.0 and -0.0; NaN equals itself
 
     def __repr__(self):
         return repr(self.value)
@@ -209,25 +225,27 @@ def indirect(expr, size, wrap=True, check=True):
 
 def walk(root):
     """Every expression below `root`, each once, operands before users; those inside indirect indices too."""
+    found = getattr(root, "_walk", None)
+    if found is None:
+        found = root._walk = tuple(_walk(root))
+    return found
+
+
+def _walk(root):
     seen, order, stack = set(), [], [(root, False)]
     while stack:
         node, done = stack.pop()
         if done:
             order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        stack.extend((a, False) for a in reversed((*node.args, *_indirect_args(node))))
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed((*node.args, *_indirect_args(node))))
     return order
 
 
 def _indirect_args(node):
-    for value in indices(node):
-        for atom in value.atoms():
-            if isinstance(atom, Indirect):
-                yield atom.expr
+    return [a.expr for value in indices(node) for a in value.atoms() if type(a) is Indirect] if not node.args else ()
 
 
 def indices(node):
@@ -261,7 +279,11 @@ def transform(root, mapping, replace=None, memo=None):
 
 
 def loads(root):
-    return [node for node in walk(root) if isinstance(node, Load)]
+    """Every load below `root`, each once."""
+    found = getattr(root, "_loads", None)
+    if found is None:
+        found = root._loads = tuple(node for node in walk(root) if isinstance(node, Load))
+    return found
 
 
 def cost(root):

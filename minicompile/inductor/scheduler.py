@@ -32,6 +32,7 @@ class Group:
     inner: tuple = ()
     stored: tuple = ()  # names that something outside reads
     reads: tuple = ()  # names read from outside
+    touched: dict | None = None  # names read or written, remembered
 
     @property
     def names(self):
@@ -142,7 +143,9 @@ class Scheduler:
         return sorted(((s, a, b) for (a, b), s in scores.items()), key=lambda t: (-t[0], t[1], t[2]))
 
     def touched(self, group):
-        return dict.fromkeys([*group.names, *(name for n in group.nodes for name, _ in self.addresses.reads(n))])
+        if group.touched is None:
+            group.touched = dict.fromkeys([*group.names, *(load.buffer for n in group.nodes for load in ir.loads(n.body))])
+        return group.touched
 
     def reaches(self, source, target, skip_direct=False):
         """Does group `target` depend on group `source` (through others, with skip_direct)?"""
