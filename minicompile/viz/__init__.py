@@ -1,0 +1,16 @@
+"""The pictures: drawn from the recorded objects of a real run, never by hand.
+
+Goes in: graphs, explanations, measurements.  Comes out: `Picture`s (SVG with a text form) and matplotlib figures in one
+style.  Mirrors `torch/fx/passes/graph_drawer.py` and tlparse.  Taught in chapter 00.
+"""
+
+from .costs import draw_costs as draw_costs
+from .costs import load_costs as load_costs
+from .costs import measure_costs as measure_costs
+from .graphs import draw_graph as draw_graph
+from .picture import Picture as Picture
+from .show import show_source as show_source
+from .show import show_text as show_text
+from .stages import draw_snapshots as draw_snapshots
+from .stages import stage_strip as stage_strip
+from .timeline import draw_stage_times as draw_stage_times

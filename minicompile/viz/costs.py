@@ -1,0 +1,111 @@
+"""The three costs of eager, measured: Python and dispatch, launch, memory traffic.
+
+Goes in: a chain of operators and sizes.  Comes out: seconds for each cost, and one bar a size.
+Mirrors nothing in PyTorch.  Taught in chapter 00.
+
+How each is measured.  Python + dispatch: an operator on one element, where nothing else is left to do.  Launch (GPU
+only): what the device needs to start one more kernel, from an empty kernel in a CUDA graph's stead: recorded with the
+figures. Memory traffic: bytes that the chain reads and writes, at the rate of a plain copy of the same size.
+"""
+
+import dataclasses
+import json
+import time
+
+import torch
+
+from . import style
+from .picture import from_figure
+
+
+@dataclasses.dataclass
+class Costs:
+    """Seconds for one run of the chain on `elements` float32 numbers."""
+
+    machine: str
+    elements: int
+    operators: int
+    total: float
+    dispatch: float
+    launch: float
+    memory: float
+
+    @property
+    def parts(self):
+        """{name: seconds}; what the three do not explain is arithmetic."""
+        rest = max(self.total - self.dispatch - self.launch - self.memory, 0.0)
+        values = (self.dispatch, self.launch, self.memory, rest)
+        return dict(zip(style.COST_COLOURS, values))
+
+    def __repr__(self):
+        parts = ", ".join(f"{name} {1e6 * value:.1f} us" for name, value in self.parts.items())
+        return f"{self.elements:>10,} elements: {1e6 * self.total:.1f} us = {parts}"
+
+
+def best_time(function, repeats=7, seconds=0.02):
+    """The least time of one call, in seconds: the calls of a repeat are as many as fit into `seconds`."""
+    function()
+    start = time.perf_counter()
+    function()
+    count = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(count):
+            function()
+        times.append((time.perf_counter() - start) / count)
+    return min(times)
+
+
+def measure_costs(chain, operators, sizes):
+    """Costs of `chain(x)` (a function of `operators` elementwise operators) on the CPU, one for each size."""
+    tiny = torch.rand(1)
+    dispatch = best_time(lambda: chain(tiny))
+    rows = []
+    for elements in sizes:
+        x = torch.rand(elements)
+        y = torch.empty_like(x)
+        copy = best_time(lambda: y.copy_(x)) - best_time(lambda: y[:1].copy_(tiny))
+        total = best_time(lambda: chain(x))
+        rows.append(
+            Costs("this CPU", elements, operators, total, min(dispatch, total), 0.0, max(copy, 0.0) * operators)
+        )
+    return rows
+
+
+def load_costs(path):
+    """Costs recorded on another machine: a JSON list of the fields of Costs."""
+    with open(path, encoding="utf-8") as file:
+        return [Costs(**row) for row in json.load(file)]
+
+
+def draw_costs(rows, title="Where eager's time goes"):
+    """One bar for each row, to 100%, split into the costs; its length in time stands at the end."""
+    import matplotlib.pyplot as plt
+
+    style.use_style()
+    figure, axes = plt.subplots(figsize=(9.5, 1.4 + 0.55 * len(rows)))
+    names = [f"{row.elements:,}" for row in rows]
+    left = [0.0] * len(rows)
+    for part, colour in style.COST_COLOURS.items():
+        shares = [100 * row.parts[part] / sum(row.parts.values()) for row in rows]
+        axes.barh(names, shares, left=left, color=colour, label=part, height=0.66)
+        for k, share in enumerate(shares):
+            if share >= 9:
+                axes.text(left[k] + share / 2, k, f"{share:.0f}%", ha="center", va="center", color="white", fontsize=11)
+        left = [a + b for a, b in zip(left, shares)]
+    for k, row in enumerate(rows):
+        axes.text(101, k, readable(row.total), va="center", fontsize=11)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 112)
+    axes.set_xticks([0, 25, 50, 75, 100], ["0", "25%", "50%", "75%", "100%"])
+    axes.grid(visible=False)
+    axes.set_ylabel("elements")
+    axes.set_title(f"{title} ({rows[0].machine})", loc="left", pad=34)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4)
+    return from_figure(figure, "\n".join(map(repr, rows)), f"{title}: shares of the costs at {len(rows)} sizes")
+
+
+def readable(seconds):
+    """`3.2 us`, `4.1 ms`."""
+    return f"{1e6 * seconds:.1f} us" if seconds < 1e-3 else f"{1e3 * seconds:.1f} ms"

@@ -1,0 +1,100 @@
+"""FX graphs drawn with Graphviz.
+
+Goes in: a GraphModule (captured, or of ATen operations).  Comes out: a Picture whose nodes carry operator, shape and
+dtype, with deterministic ids.  Mirrors `torch/fx/passes/graph_drawer.py`.  Taught in chapters 03 and 08.
+
+Graphviz is used through the `dot` program, else through pygraphviz (whose wheels carry the libraries), and where
+neither is there the picture is the DOT text.
+"""
+
+import shutil
+import subprocess
+import warnings
+from html import escape
+
+import torch
+
+from . import style
+from .picture import Picture
+
+KIND_COLOURS = {
+    "placeholder": "#e7f1f8",
+    "get_attr": "#e7f1f8",
+    "output": "#f3f3f3",
+    "call_function": "#ffffff",
+    "call_method": "#ffffff",
+    "call_module": "#ffffff",
+}
+
+
+def draw_graph(gm, colour=None, title=""):
+    """A Picture of an FX graph, top to bottom.  colour(node) -> fill colour or None, for pictures with two halves."""
+    lines = _dot_lines(gm.graph, colour or (lambda node: None), title)
+    text = gm.print_readable(print_output=False).strip() if hasattr(gm, "print_readable") else str(gm.graph)
+    operations = sum(node.op.startswith("call") for node in gm.graph.nodes)
+    return render("\n".join(lines), text, f"{title or 'FX graph'}: {operations} operations")
+
+
+def target_name(target):
+    """`add`, `aten.mm`, `relu`: the operator without its module path and overload."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return name.removesuffix(".default").removesuffix(".Tensor")
+
+
+def describe(value):
+    """`float32 [2, 3]`, or nothing for what is no tensor."""
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype)[6:]} {list(value.shape)}"
+    return ""
+
+
+def _dot_lines(graph, colour, title):
+    yield "digraph G {"
+    yield f'bgcolor="{style.CARD}"; rankdir=TB; nodesep=0.25; ranksep=0.3; fontname="DejaVu Sans"; fontsize=14;'
+    yield f'label="{title}"; labelloc=t;' if title else ""
+    yield f'node [shape=box, style="rounded,filled", fontname="DejaVu Sans", fontsize=12, color="{style.MUTED}", height=0.3];'
+    yield f'edge [color="{style.MUTED}", arrowsize=0.6];'
+    ids = {node: f"n{k}" for k, node in enumerate(graph.nodes)}
+    for node, name in ids.items():
+        value = node.meta.get("val", node.meta.get("example_value"))
+        head = "output" if node.op == "output" else node.name if node.op == "placeholder" else target_name(node.target)
+        rows = f"<B>{escape(head)}</B>" + (
+            f'<BR/><FONT POINT-SIZE="10">{describe(value)}</FONT>' if describe(value) else ""
+        )
+        yield f'{name} [label=<{rows}>, fillcolor="{colour(node) or KIND_COLOURS[node.op]}"];'
+        for source in node.all_input_nodes:
+            yield f"{ids[source]} -> {name};"
+    yield "}"
+
+
+_missing_reported = False
+
+
+def render(dot, text, alt):
+    """SVG of DOT text by whatever Graphviz there is; else the DOT text itself, with one line that says what to install."""
+    global _missing_reported
+    if shutil.which("dot"):
+        svg = subprocess.run(["dot", "-Tsvg"], input=dot, capture_output=True, text=True, check=True).stdout
+        return Picture(svg[svg.index("<svg") :], text, alt)
+    try:
+        import pygraphviz
+    except ImportError:
+        if not _missing_reported:
+            _missing_reported = True
+            warnings.warn(
+                "Graphviz is missing, graphs are shown as DOT text; install `graphviz` or `pip install pygraphviz`",
+                stacklevel=3,
+            )
+        return DotText(dot, text, alt)
+    svg = pygraphviz.AGraph(dot).draw(format="svg", prog="dot").decode()
+    return Picture(svg[svg.index("<svg") :], text, alt)
+
+
+class DotText(Picture):
+    """What a picture is without Graphviz: its DOT source."""
+
+    def __init__(self, dot, text, alt):
+        self.dot, self.text, self.alt = dot, text, alt
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"text/plain": self.dot}

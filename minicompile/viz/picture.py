@@ -1,0 +1,81 @@
+"""A picture that a notebook shows as SVG, and a terminal, a test or a screen reader as text.
+
+Goes in: SVG markup, its text form, a one-sentence description.  Comes out: an object with Jupyter's display methods.
+Mirrors nothing in PyTorch.  Taught in chapter 00.
+"""
+
+import io
+from html import escape
+
+from . import style
+
+
+class Picture:
+    """`svg`: self-contained markup; `text`: the same facts as plain text; `alt`: what it shows, in one sentence."""
+
+    def __init__(self, svg, text, alt):
+        self.svg, self.text, self.alt = _described(svg, alt), text, alt
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"image/svg+xml": self.svg, "text/plain": self.text}
+
+    def __repr__(self):
+        return self.text
+
+    def save(self, path):
+        """Write the SVG to a file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.svg)
+
+
+def _described(svg, alt):
+    """Put a <title> into the outermost <svg>, for screen readers and tooltips."""
+    start = svg.index("<svg")
+    end = svg.index(">", start) + 1
+    return f'{svg[start : end - 1]} role="img"><title>{escape(alt)}</title>{svg[end:]}'
+
+
+def from_figure(figure, text, alt):
+    """A Picture of a matplotlib figure; the figure is closed, so that the notebook does not show it twice."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+    return Picture(buffer.getvalue(), text, alt)
+
+
+class Canvas:
+    """Collects SVG elements by hand, for pictures that are boxes and text."""
+
+    def __init__(self, width, height):
+        self.width, self.height, self.parts = width, height, []
+
+    def box(self, x, y, width, height, fill, stroke="none", radius=6):
+        self.parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius}" fill="{fill}" stroke="{stroke}"/>'
+        )
+
+    def polygon(self, points, fill, stroke="none"):
+        text = " ".join(f"{x:g},{y:g}" for x, y in points)
+        self.parts.append(f'<polygon points="{text}" fill="{fill}" stroke="{stroke}"/>')
+
+    def line(self, x1, y1, x2, y2, colour, width=1.5):
+        self.parts.append(
+            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" stroke-width="{width:g}"/>'
+        )
+
+    def text(self, x, y, text, size=13, colour=style.INK, anchor="start", mono=False, bold=False):
+        family, weight = (style.MONO if mono else style.SANS), ("bold" if bold else "normal")
+        self.parts.append(
+            f'<text x="{x:g}" y="{y:g}" font-family="{family}" font-size="{size:g}" font-weight="{weight}" fill="{colour}" '
+            f'text-anchor="{anchor}" xml:space="preserve">{escape(text)}</text>'
+        )
+
+    def picture(self, text, alt):
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
+            f'width="{self.width:g}" height="{self.height:g}">'
+        )
+        card = f'<rect width="{self.width:g}" height="{self.height:g}" rx="8" fill="{style.CARD}"/>'
+        return Picture("\n".join([head, card, *self.parts, "</svg>"]), text, alt)

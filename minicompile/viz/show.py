@@ -1,0 +1,56 @@
+"""Source code in a notebook: shown from the package, with file and line, never pasted.
+
+Goes in: a function, class, method or module of the package, or generated text.  Comes out: highlighted code.
+Mirrors nothing in PyTorch.  Taught in chapter 00.
+"""
+
+import inspect
+import os
+import textwrap
+from html import escape
+
+from . import style
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Listing:
+    """Code with a caption; HTML in a notebook, text elsewhere."""
+
+    def __init__(self, caption, code, language="python"):
+        self.caption, self.code, self.language = caption, code, language
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import get_lexer_by_name
+
+        formatter = HtmlFormatter(noclasses=True, nobackground=True, style="default")
+        body = highlight(self.code, get_lexer_by_name(self.language), formatter)
+        box = (
+            f"background:{style.CARD};color:{style.INK};border:1px solid {style.RULE};border-radius:6px;"
+            "padding:8px 14px;overflow-x:auto;font-size:13px;line-height:1.35"
+        )
+        caption = f'<div style="color:{style.MUTED};font-size:12px">{escape(self.caption)}</div>'
+        return {"text/html": f'<div style="{box}">{caption}{body}</div>', "text/plain": repr(self)}
+
+    def __repr__(self):
+        return f"# {self.caption}\n{self.code}"
+
+
+def show_source(thing, first=None, last=None):
+    """The source of a function, class or module of the package; `first`, `last`: only these lines of it, from 1."""
+    lines, start = inspect.getsourcelines(thing)
+    path = os.path.relpath(inspect.getsourcefile(thing), _ROOT)
+    if first is not None or last is not None:
+        begin = (first or 1) - 1
+        lines, start = lines[begin:last], start + begin
+    return Listing(f"{path}, line {max(start, 1)}", textwrap.dedent("".join(lines)).rstrip())
+
+
+def show_text(text, caption, language="python", lines=None):
+    """Generated text (a graph, a kernel, a wrapper) as a listing; `lines`: at most so many, then an ellipsis."""
+    parts = str(text).rstrip().split("\n")
+    if lines is not None and len(parts) > lines:
+        parts = [*parts[:lines], f"... ({len(parts) - lines} more lines)"]
+    return Listing(caption, "\n".join(parts), language)
