@@ -153,6 +153,8 @@ AMBIENT_NAMES = (
     "torch functions enabled",
 )
 
+PLAIN_CALL = """not ((d := {s}.__dict__)["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"]
+        or d["_backward_pre_hooks"] or "forward" in d)"""
 GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
     "is": GuardKind("{s} is {e}", "{n} is {t}", 1),
@@ -169,6 +171,9 @@ GUARD_KINDS = {
     "code": GuardKind("{s}.__code__ is {e}", "{n}.__code__ is {t}", 2, lambda f: getattr(f, "__code__", f)),
     "iterator_state": GuardKind("{s}.__reduce__()[-1] == {e}", "position of {n} is {e!r}", 6),
     "no_hooks": GuardKind("has_no_hooks({s})", "{n} has no hooks", 3, lambda m: "hooks set"),
+    "plain_call": GuardKind(
+        PLAIN_CALL, "{n} has no hooks and no forward of its own", 3, lambda m: "hooks or forward set"
+    ),
     "tensor": GuardKind("tensor_matches({s}, {e})", "{n} is {p}", 5, tensor_properties),
 }
 INLINE_VALUES = (int, bool, str, type(None))  # expected values that the generated code can spell

@@ -15,7 +15,7 @@ from ..builder import wraps, wraps_if
 from ..guards import has_no_hooks, no_global_hooks
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
-from .descriptors import type_lookup
+from .descriptors import class_lookup, type_lookup
 from .objects import UserDefinedObjectVariable, placed
 
 TABLES = ("_parameters", "_buffers", "_modules")  # in the order in which nn.Module.__getattr__ asks them
@@ -88,7 +88,15 @@ class NNModuleVariable(UserDefinedObjectVariable):
         call = self.python_method(tx, "__call__")
         if call is None or call.attribute is not nn.Module.__call__ or not self.is_plain_call(tx):
             return super().call_function(tx, args, kwargs)
-        return self.var_getattr(tx, "forward").call_function(tx, list(args), kwargs)
+        pending = tx.side_effects.load_attr(self, "forward")
+        if "forward" in self.instance_dict() or pending is not None or not self.is_plain_getattr(tx):
+            tx.guard("no_hooks", self.source)
+            return self.var_getattr(tx, "forward").call_function(tx, list(args), kwargs)
+        tx.guard("plain_call", self.source)
+        return self.call_special(tx, "forward", list(args), kwargs)
+
+    def is_plain_getattr(self, tx):
+        return self.python_method(tx, "__getattribute__") is None and class_lookup(tx, self.cls, "forward") is not None
 
     def is_plain_call(self, tx):
         """No hook of any kind, nothing overridden: a call is `forward`.  Guarded if so."""
@@ -103,7 +111,6 @@ class NNModuleVariable(UserDefinedObjectVariable):
             return False
         if any(tx.output.known(attributes[name]) is not None for name in HOOK_TABLES):
             return False
-        tx.guard("no_hooks", self.source)
         tx.output.guards.global_hooks = True
         return True
 
