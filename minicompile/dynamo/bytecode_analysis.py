@@ -51,10 +51,11 @@ def successors(instruction, following):
     return out
 
 
-def stack_depths(instructions, generator=False):
+def stack_depths(instructions):
     """How many values are on the stack before each instruction; None where execution never comes."""
     index = {id(instruction): k for k, instruction in enumerate(instructions)}
     depths = [None] * len(instructions)
+    generator = any(instruction.opname == "RETURN_GENERATOR" for instruction in instructions)
     todo = [(0, GENERATOR_START_DEPTH if generator else 0)]
     while todo:
         k, depth = todo.pop()

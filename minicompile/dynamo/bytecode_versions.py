@@ -127,14 +127,14 @@ NAME_SHIFTS = {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1 if PY312 else 0, "LOAD_SUPER_ATT
 # ---- where the NULLs are ------------------------------------------------------------------------------------------
 # The kinds of all slots on the real stack, as text: "v" a value, "n" a NULL.
 METHOD_PAIR = "nv" if NULL_FIRST else "vn"
+PAIR_POPS = {"LOAD_GLOBAL": 0, "LOAD_SUPER_ATTR": 3, **({"LOAD_ATTR": 1} if PY312 else {})}  # when the low bit is set
 
 
 def _pushes_pair(raw):
     """How many values a raw instruction pops before it pushes callable and NULL (method and self), or None."""
     if raw.opname == "LOAD_METHOD":
         return 1
-    pops = {"LOAD_GLOBAL": 0, "LOAD_SUPER_ATTR": 3, **({"LOAD_ATTR": 1} if PY312 else {})}.get(raw.opname)
-    return pops if raw.arg & 1 else None
+    return PAIR_POPS.get(raw.opname) if raw.arg & 1 else None
 
 
 def _null_depth(raws, k):
