@@ -16,6 +16,11 @@
  * While the callback or a guard runs, the hook is off on that thread.  Guards are hidden from sys.settrace and
  * profilers, so that a user who steps into a compiled function does not see them; the callback (the compiler) is not.
  *
+ * The cache belongs to the code object and dies with it, but the garbage collector does not look into code objects:
+ * what an entry's guard and constants hold strongly (a model, say) must not lead back to the code, or it never dies.
+ * Hold such things weakly, and `invalidate` the entry when they go.  While the hook is installed CPython keeps a call's
+ * arguments alive until the call returns, and calls of Python functions are slower: so it is only on during a `call`.
+ *
  * Mirrors torch/csrc/dynamo/eval_frame.c, extra_state.cpp and cpython_defs.c.  Taught in chapter 01. */
 #define _GNU_SOURCE /* pthread_getattr_np */
 #define PY_SSIZE_T_CLEAN
