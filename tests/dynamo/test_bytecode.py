@@ -225,7 +225,7 @@ def test_normalised_form_is_the_same_on_every_version(source):
 def test_slot_keys_tell_a_free_variable_from_a_cell_of_the_same_name():
     def outer(x):
         def f():
-            return x, [(lambda: x) for x in range(2)]  # noqa: B023
+            return x, [(lambda: x) for x in range(2)]
 
         return f
 
