@@ -1,7 +1,7 @@
 # make setup   build .venv: PyTorch, minicompile (editable, with its C extension), the course, the test tools
 # make lab     the same if missing, then JupyterLab on notebooks/
 # make test    the same if missing, then lint, unit, end-to-end and notebook tests
-# make lint | clean
+# make lint | clean | python (prints the interpreter that would be used)
 # Another interpreter: make test PYTHON=python3.12   (uses .venv-python3.12; 3.11, 3.12 and 3.13 are supported)
 
 PYTHON ?= python3
@@ -16,19 +16,27 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 TORCH_INDEX = $(shell command -v nvidia-smi >/dev/null 2>&1 || \
 	{ curl -sfI -m 10 $(CPU_INDEX)/torch/ >/dev/null 2>&1 && echo --extra-index-url $(CPU_INDEX); })
 
-.PHONY: setup lab test lint unit end-to-end notebooks clean
+# A pyenv shim may exist for a version that is not selected: then take pyenv's own installation.
+INTERPRETER = $(shell for each in $(PYTHON) $$(ls $$(pyenv root 2>/dev/null)/versions/*/bin/$(notdir $(PYTHON)) 2>/dev/null); \
+	do $$each -c 1 >/dev/null 2>&1 && { echo $$each; break; }; done)
+
+.PHONY: setup python lab test lint unit end-to-end notebooks clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml setup.py minicompile/dynamo/_eval_frame.c Makefile
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("minicompile needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d (try: make $(MAKECMDGOALS) PYTHON=python3.12)" % v)'
+	@test -n "$(INTERPRETER)" || { echo "no working $(PYTHON) on this machine"; exit 1; }
+	@$(INTERPRETER) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("minicompile needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d (try: make $(MAKECMDGOALS) PYTHON=python3.12)" % v)'
 	@command -v cc >/dev/null || { echo "no C compiler: install gcc or clang (Debian: apt install build-essential)"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || $(INTERPRETER) -m venv $(VENV)
 	$(BIN)/python -c 'from importlib.metadata import version; assert version("torch").split("+")[0] == "$(TORCH)"' 2>/dev/null || \
 		$(BIN)/python -m pip install --quiet torch==$(TORCH) $(TORCH_INDEX)
 	echo torch==$(TORCH) > $(VENV)/constraints.txt  # nothing that is installed next may bring another torch
 	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[$(EXTRAS)]'
 	touch $(STAMP)
+
+python:
+	@echo $(INTERPRETER)
 
 lab: setup
 	$(BIN)/jupyter lab notebooks/
