@@ -9,7 +9,7 @@ import functools
 
 import torch
 
-from . import backends, record
+from . import backends, config, record
 from .dynamo import eval_frame
 
 
@@ -17,9 +17,11 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     """torch.compile's signature and behaviour.  Works as `compile(f)`, `@compile` and `@compile(fullgraph=True)`.
 
     model: a callable or nn.Module (then an OptimizedModule comes back).  fullgraph: raise `Unsupported` at a break.
-    dynamic: True, False or None (automatic).  backend: a name of `list_backends()` or a callable.  mode, options:
-    hints for the inductor backend, exclusive of each other.  disable: return `model` as it is.
-    Raises InvalidBackend for an unknown backend or mode, ValueError for mode with options, TypeError for no callable.
+    dynamic: True, False or None (automatic).  backend: a name of `list_backends()` or a callable.  mode: one of
+    `backends.MODES`.  options: values of `minicompile.config` that hold while this function's graphs are compiled;
+    exclusive of mode.  disable: return `model` as it is.
+    Raises InvalidBackend for an unknown backend or mode, ValueError for mode with options, AttributeError for an option
+    that does not exist, TypeError for no callable.
     """
     if model is None:
         return functools.partial(
@@ -30,11 +32,15 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     if mode is not None and options is not None:
         raise ValueError("give either mode or options, not both")
     backends.check_mode(mode)
+    backend = backend or "inductor"  # torch.compile takes None so
     chosen = backends.lookup_backend(backend)
+    with config.patch(**(options or {})):
+        pass  # raises for an option that does not exist
     if disable:
         return model
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
-    compile_options = eval_frame.CompileOptions(chosen, name, fullgraph, dynamic)
+    settings = tuple(sorted((options or {}).items()))
+    compile_options = eval_frame.CompileOptions(chosen, name, fullgraph, dynamic, settings)
     if isinstance(model, torch.nn.Module):
         return OptimizedModule(model, compile_options)
     return optimize_function(model, compile_options)

@@ -151,10 +151,11 @@ class Pool:
         return self.names.index(name)
 
     def declare(self, instructions):
-        """Add the locals that the instructions store but the code does not have."""
+        """Add the locals that the instructions store (or clear) but the code does not have."""
         known = set(slot_keys(self.varnames, self.cellvars, self.freevars))
         for instruction in instructions:
-            if instruction.opname == "STORE_FAST" and instruction.argval not in known:
+            writes = instruction.opname in ("STORE_FAST", "LOAD_FAST_AND_CLEAR")
+            if writes and instruction.argval not in known:
                 known.add(instruction.argval)
                 self.varnames.append(instruction.argval)
 

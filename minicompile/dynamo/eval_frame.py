@@ -35,6 +35,7 @@ class CompileOptions:
     backend_name: str
     fullgraph: bool = False
     dynamic: bool | None = None
+    settings: tuple = ()  # (name, value) of config, while the backend compiles
 
 
 @dataclasses.dataclass

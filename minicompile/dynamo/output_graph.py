@@ -124,7 +124,8 @@ class OutputGraph:
     def call_backend(self, gm, example_inputs):
         """The backend's callable; under a backend error the captured graph itself, run by eager (strict: raise)."""
         try:
-            compiled = self.options.backend(gm, example_inputs)
+            with config.patch(**dict(self.options.settings)):
+                compiled = self.options.backend(gm, example_inputs)
         except errors.Unsupported:
             raise
         except Exception as error:

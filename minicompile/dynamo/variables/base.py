@@ -60,7 +60,7 @@ class VariableTracker:
 
     def as_python_constant(self):
         """The Python value itself, for constants and containers of constants.  Raises NotConstant."""
-        raise NotConstant(repr(self))
+        raise NotConstant(self)
 
     def as_proxy(self):
         """The argument of an FX node: a Proxy, a constant, or a list, tuple, dict or slice of those."""
@@ -166,7 +166,7 @@ class LazyVariable(VariableTracker):
         return self.variable
 
     def __repr__(self):
-        return repr(self.variable) if self.variable is not None else f"LazyVariable({self.source.name})"
+        return repr(self.variable) if self.variable is not None else f"LazyVariable({self.source and self.source.name})"
 
 
 def _delegate(name):

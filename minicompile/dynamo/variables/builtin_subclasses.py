@@ -55,6 +55,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             return super().call_descriptor(tx, getattr(object, name), args, kwargs)
         if name == "__repr__" and not base.is_python_constant():
             unsupported("text of a container", f"repr() of {self!r}")
+        if name == "__format__" and self.base_type in SCALARS and args[0].realize().as_python_constant() == "":
+            return tx.call(str, self)
         if name == "__getitem__" and self.python_method(tx, "__missing__") is not None:
             if not tx.truth(base.call_method(tx, "__contains__", list(args), {})):
                 return self.call_special(tx, "__missing__", args)

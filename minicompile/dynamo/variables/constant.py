@@ -34,7 +34,7 @@ def as_observed(tx):
     """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C."""
     try:
         yield
-    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError, MemoryError) as error:
         tx.raise_observed(type(error), *error.args)
 
 
@@ -144,7 +144,13 @@ class ConstantVariable(BuiltinObject):
         return super().call_method(tx, name, args, kwargs)
 
     def call_function(self, tx, args, kwargs):
-        tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not callable")
+        origin = typing.get_origin(self.value)
+        if not isinstance(origin, type):
+            tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not callable")
+        made = tx.build(origin).call_function(tx, args, kwargs).realize()  # `Box[int](3)`
+        if getattr(made, "cls", None) is origin and hasattr(made, "generic_setattr") and made.has_instance_dict():
+            made.generic_setattr(tx, "__orig_class__", self)
+        return made
 
     @property
     def items(self):

@@ -66,7 +66,7 @@ _visited = []
 def constants(container, items):
     """The Python values of the items of a container.  One that contains itself is no constant."""
     if container in _visited:
-        raise NotConstant(repr(container))
+        raise NotConstant(container)
     _visited.append(container)
     try:
         return [item.as_python_constant() for item in items]
@@ -85,6 +85,9 @@ def contains_itself(container):
             seen.add(item)
             pending.extend(item.children())
     return False
+
+
+LARGEST = 100_000  # elements that `[x] * n` may make during capture
 
 
 class Sequence(BuiltinObject):
@@ -155,6 +158,8 @@ class Sequence(BuiltinObject):
     def operand(self, tx, other):
         """The elements of another sequence that this one can be compared with and added to, else None."""
         other, base = other.realize(), self.base
+        if isinstance(other, Sequence):
+            return other.items if other.base is base else None
         return other.unpack(tx) if issubclass(other.python_type(), base) else None
 
     def method___add__(self, tx, other):
@@ -163,7 +168,7 @@ class Sequence(BuiltinObject):
             ours, theirs = self.base.__name__, other.python_type().__name__
             complaint = f'can only concatenate {ours} (not "{theirs}") to {ours}'
             return self.ask_other(tx, other, "__radd__", complaint)
-        return self.like(self.items + type(self.items)(items))
+        return self.like([*self.items, *items])
 
     def ask_other(self, tx, other, method, complaint):
         """CPython asks a foreign right operand before it lets the sequence complain."""
@@ -178,9 +183,25 @@ class Sequence(BuiltinObject):
             kind = count.python_type().__name__
             complaint = f"can't multiply sequence by non-int of type '{kind}'"
             return self.ask_other(tx, count, "__rmul__", complaint)
-        return self.like(self.items * plain(tx, count))
+        count = plain(tx, count)
+        if len(self.items) * count > LARGEST:
+            unsupported("large container", f"a {self.base.__name__} of {len(self.items) * count} elements")
+        return self.like(self.items * count)
 
     method___rmul__ = method___mul__
+
+
+def compare_items(tx, compare, ours, theirs):
+    """As CPython: by the first elements that differ, else by length; comparing elements may change the sequences."""
+    if len(ours) != len(theirs) and compare in (operator.eq, operator.ne):
+        return compare is operator.ne
+    index = 0
+    while index < min(len(ours), len(theirs)):
+        left, right = Element(tx, ours[index]), Element(tx, theirs[index])
+        if not left == right:
+            return compare is operator.ne if compare in (operator.eq, operator.ne) else compare(left, right)
+        index += 1
+    return compare(len(ours), len(theirs))
 
 
 def _comparison(name):
@@ -190,7 +211,7 @@ def _comparison(name):
         items = self.operand(tx, other)
         if items is None:
             return ConstantVariable(NotImplemented)
-        return boolean(compare(elements(tx, self.items), elements(tx, items)))
+        return boolean(compare_items(tx, compare, self.items, items))
 
     return method
 

@@ -15,9 +15,11 @@ import torch
 from .. import polyfills
 from .base import unsupported
 from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
-from .containers import DequeVariable, Element, ListVariable, elements, is_none, next_or_none, plain, sort
+from .containers import DequeVariable, Element, ListVariable, contains_itself, elements, is_none
+from .containers import next_or_none, plain, sort
 from .copies import copy_object
 from .dicts import DictVariable, MappingProxyVariable, pairs_of
+from .functions import BoundMethodVariable
 from .instance_dict import InstanceDictVariable
 from .iterators import CallableIterator, EnumerateVariable, FilterVariable, MapVariable, SequenceIterator, ZipVariable
 from .objects import UserDefinedObjectVariable
@@ -250,6 +252,8 @@ def represent(tx, value):
     cls = value.python_type()
     if cls not in BRACKETS:
         return value.call_method(tx, "__repr__", [], {})
+    if contains_itself(value):
+        unsupported("text of a container", "repr() of a container that contains itself")
     if cls is dict:
         pairs = [[represent(tx, part).value for part in pair] for pair in pairs_of(tx, value)]
         inside = ", ".join(f"{key}: {element}" for key, element in pairs)
@@ -325,6 +329,11 @@ HANDLERS[min], HANDLERS[max] = extreme(min), extreme(max)
 @handles(sorted)
 def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
     return ListVariable(sort(tx, iterable.unpack(tx), key, reverse))
+
+
+@handles(types.MethodType)
+def make_method(tx, function, instance):
+    return BoundMethodVariable(function.realize(), instance.realize())
 
 
 # --- copies ---------------------------------------------------------------------------------------------

@@ -45,7 +45,18 @@ class ExceptionVariable(UserDefinedObjectVariable):
             return self.args[position] if position < len(self.args) else tx.build(None)
         if found.owner in KEYWORDS and self.value is None:
             return tx.build(None)
+        if self.value is None and issubclass(found.owner, Exception):
+            return tx.build(getattr(self.example(), name))
         return super().c_attribute(tx, found)
+
+    def example(self):
+        """A real exception of the builtin base with the same arguments, to ask what C code makes of them."""
+        if not all(arg.is_python_constant() for arg in self.args):
+            unsupported("exception written in C", f"{self!r} depends on values not known during capture")
+        try:
+            return base_of(self.cls)(*(arg.as_python_constant() for arg in self.args))
+        except TypeError as error:
+            unsupported("exception written in C", str(error))
 
     def store_c_attribute(self, tx, found, *values):
         if not values:
@@ -99,13 +110,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
 
     def text(self, tx, descriptor):
         """`str(e)` or `repr(e)` of constant arguments, by CPython's own code."""
-        if not all(arg.is_python_constant() for arg in self.args):
-            unsupported("text of an exception", f"the text of {self!r} depends on values not known during capture")
-        try:
-            example = base_of(self.cls)(*(arg.as_python_constant() for arg in self.args))
-        except TypeError as error:
-            unsupported("text of an exception", str(error))
-        text = descriptor.__get__(example)()
+        text = descriptor.__get__(self.example())()
         if descriptor.__name__ == "__repr__":
             text = self.cls.__name__ + text[text.index("(") :]
         return tx.build(text)

@@ -1,0 +1,154 @@
+"""compile(): torch.compile's signature and behaviour; OptimizedModule; the other public functions."""
+
+import copy
+import inspect
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import minicompile
+from minicompile import errors
+
+
+def double(x, *, bias=0):
+    """Twice x."""
+    return x * 2 + bias
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.calls = 0
+
+    def forward(self, x):
+        return self.norm(self.linear(x)).relu()
+
+
+def test_the_signature_is_torch_compiles():
+    ours, theirs = inspect.signature(minicompile.compile), inspect.signature(torch.compile)
+    assert [(p.name, p.kind) for p in ours.parameters.values()][:4] == [
+        (p.name, p.kind) for p in theirs.parameters.values()
+    ][:4]
+    assert set(ours.parameters) <= set(theirs.parameters)
+    for name in ("model", "fullgraph", "dynamic", "mode", "options", "disable"):
+        assert ours.parameters[name].default == theirs.parameters[name].default
+
+
+def test_call_decorator_and_decorator_with_options():
+    x = torch.ones(2)
+    plain, decorated = minicompile.compile(double), minicompile.compile(fullgraph=True, backend="eager")(double)
+    assert plain(x, bias=1).tolist() == decorated(x, bias=1).tolist() == [3.0, 3.0]
+    assert plain.__name__ == "double" and plain.__doc__ == "Twice x."
+    assert minicompile.compile(double, disable=True) is double
+
+
+def test_two_backends_of_one_function_keep_apart():
+    seen = []
+
+    def spy(gm, example_inputs):
+        seen.append(len(example_inputs))
+        return gm.forward
+
+    x = torch.ones(2)
+    eager, spied = minicompile.compile(double, backend="eager"), minicompile.compile(double, backend=spy)
+    eager(x), spied(x), eager(x), spied(x)
+    assert seen == [1] and minicompile.stats()["graphs"] == 2
+
+
+def test_bad_arguments_name_what_is_known():
+    with pytest.raises(errors.InvalidBackend, match="aot_eager, eager, inductor"):
+        minicompile.lookup_backend("nope")
+    with pytest.raises(errors.InvalidBackend, match="max-autotune"):
+        minicompile.compile(double, mode="nope")
+    with pytest.raises(AttributeError, match="nope"):
+        minicompile.compile(double, options={"nope": 1})
+    with pytest.raises(ValueError, match="not both"):
+        minicompile.compile(double, mode="default", options={"fusion": False})
+    with pytest.raises(TypeError, match="callable"):
+        minicompile.compile(3)
+
+
+def test_options_hold_while_the_graph_is_compiled():
+    def spy(gm, example_inputs):
+        seen.append(minicompile.config.fusion)
+        return gm.forward
+
+    seen = []
+    minicompile.compile(double, backend=spy, options={"fusion": False})(torch.ones(1))
+    assert seen == [False] and minicompile.config.fusion is True
+
+
+def test_an_optimized_module_is_its_module_with_a_prefix():
+    torch.manual_seed(0)
+    model = Net()
+    compiled = minicompile.compile(model, backend="eager")
+    assert isinstance(compiled, minicompile.OptimizedModule) and compiled._orig_mod is model
+    assert list(compiled.state_dict()) == [f"_orig_mod.{name}" for name in model.state_dict()]
+    assert [p.data_ptr() for p in compiled.parameters()] == [p.data_ptr() for p in model.parameters()]
+    assert compiled.linear is model.linear
+    compiled.calls = 5
+    assert model.calls == 5
+    compiled.eval()
+    assert not model.training and not compiled.training
+    compiled.train()
+    assert model.norm.training
+    x = torch.randn(4, 3)
+    twin = copy.deepcopy(model)
+    assert torch.equal(compiled(x), twin(x)) and torch.equal(model.norm.running_mean, twin.norm.running_mean)
+
+
+def test_an_optimized_module_can_be_copied_and_pickled():
+    compiled = minicompile.compile(Net(), backend="eager").eval()
+    x = torch.randn(2, 3)
+    for twin in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        assert twin._orig_mod is not compiled._orig_mod
+        assert torch.equal(twin(x), compiled(x))
+
+
+def test_forward_hooks_of_the_module_run():
+    model, seen = Net().eval(), []
+    model.register_forward_hook(lambda module, args, output: seen.append(output.shape))
+    model.linear.register_forward_hook(lambda module, args, output: output + 1)
+    x = torch.randn(2, 3)
+    expected = model(x)
+    assert torch.equal(minicompile.compile(model, backend="eager")(x), expected)
+    assert seen == [(2, 3), (2, 3)]
+
+
+def test_explain_tells_breaks_guards_and_stages():
+    def reads(x):
+        y = x * 2
+        return y + y.sum().item()
+
+    explanation = minicompile.explain(reads)(torch.ones(2))
+    assert explanation.result.tolist() == [6.0, 6.0]
+    assert explanation.stats["graphs"] == 2 and explanation.stats["graph_breaks"] == 1
+    assert [error.kind for error in explanation.breaks] == ["Tensor.item"]
+    text = repr(explanation)
+    assert "Tensor.item" in text and "float32[2] stride (1,) on cpu" in text and "hint:" in text
+    assert explanation.seconds_by_stage()["capture"] > 0
+
+
+def test_torch_compile_takes_our_backend_and_ours_any_callable():
+    x = torch.randn(3, 3)
+    assert torch.allclose(torch.compile(double, backend="minicompile")(x), double(x))
+    assert minicompile.list_backends() == ["aot_eager", "eager", "inductor"]
+
+
+def test_an_internal_error_warns_once_and_runs_eager():
+    def broken(gm, example_inputs):
+        raise RuntimeError("planted")
+
+    def unique(x):
+        return x + 41
+
+    with minicompile.config.patch(strict=False), pytest.warns(UserWarning, match="planted") as caught:
+        compiled = minicompile.compile(unique, backend=broken)
+        assert compiled(torch.ones(1)).item() == compiled(torch.ones(1)).item() == 42
+    assert len(caught) == 1
+    with pytest.raises(errors.BackendCompilerFailed, match="planted"):
+        minicompile.compile(unique, backend=broken)(torch.ones(2))
