@@ -23,18 +23,24 @@ replay_views = torch._C._functionalization.apply_view_meta_sequence
 
 
 # --- inputs -----------------------------------------------------------------------------------------
-def fake_mode_of(inputs):
-    """The mode that the example inputs were made under, or a new one."""
-    for value in inputs:
+def example_values(gm, inputs):
+    """The examples; where capture left a fake tensor for a real input, that one: its sizes may be symbolic."""
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    captured = [n.meta.get("example_value", n.meta.get("val")) for n in places]
+    pairs = zip(captured, inputs, strict=True) if len(captured) == len(inputs) else ((None, i) for i in inputs)
+    return [seen if isinstance(seen, FakeTensor) else given for seen, given in pairs]
+
+
+def fake_mode_of(values):
+    """The mode that the examples were made under, or a new one."""
+    for value in values:
         if isinstance(value, FakeTensor):
             return value.fake_mode
-        if isinstance(value, torch.SymInt):
-            continue
     return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
-def fakeify(mode, value):
-    """A fresh fake leaf for a tensor (never the caller's own: that may share memory with another); other values pass."""
+def fakeify(mode, value, requires_grad):
+    """A fresh fake leaf for a tensor, never the caller's own, which may share memory with another."""
     if not isinstance(value, torch.Tensor):
         return value
     if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor):
@@ -46,7 +52,7 @@ def fakeify(mode, value):
     with torch.no_grad():
         fake = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
         fresh = fake.detach()
-    return fresh.requires_grad_(value.requires_grad)
+    return fresh.requires_grad_(requires_grad)
 
 
 def lift_constants(gm):
@@ -69,9 +75,9 @@ def lift_constants(gm):
 class GraphRunner(fx.Interpreter):
     """Interpret the captured graph, with the constants replaced, and remember the first tensor of every storage."""
 
-    def __init__(self, gm, constants):
+    def __init__(self, gm, constants, provenance):
         super().__init__(gm, garbage_collect_values=False)
-        self.constants, self.bases = constants, {}
+        self.constants, self.bases, self.provenance = constants, {}, provenance
 
     def get_attr(self, target, args, kwargs):
         return self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -84,7 +90,7 @@ class GraphRunner(fx.Interpreter):
     def run_node(self, node):
         if "as_strided" in str(node.target):
             check_memory_layout(self.env[node.args[0]])
-        result = super().run_node(node)
+        result = self.provenance.run(node, lambda: super(GraphRunner, self).run_node(node))
         if isinstance(result, FunctionalTensor) and not _views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result
@@ -116,6 +122,7 @@ class OutputSpec:
 
     kind: "constant" (the value itself), "input" (that object), "graph" (a result of the compiled graph).
     index: which input or result.  views: replayed on it, or None.  needs_grad: in which grad mode, if it matters.
+    geometry: instead of views where sizes are symbolic: (sizes, strides, offset), each a number or ("result", i).
     """
 
     kind: str
@@ -123,6 +130,7 @@ class OutputSpec:
     value: object = None
     views: object = None
     needs_grad: bool = None
+    geometry: tuple = None
 
 
 @dataclasses.dataclass
@@ -147,7 +155,7 @@ def unwrap(value):
 
 
 def with_eager_strides(tensor):
-    """The result with the strides that eager gives it: the functional form of a write may lay its value out otherwise."""
+    """The result with eager's strides: the functional form of a write may lay its value out in another way."""
     if isinstance(tensor, FunctionalTensor) and unwrap(tensor).stride() != tensor.stride() and is_dense(tensor):
         layout = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
         return layout.copy_(tensor)
@@ -215,11 +223,25 @@ class OutputPlanner:
         key, views = storage_key(value), _views_of(value.elem)
         if key in self.input_storage:
             index = self.input_storage[key]
-            return OutputSpec("input", index, views=views, needs_grad=view_mode(self.primals[index], value))
+            return self.view("input", index, self.primals[index], value, views)
         base = self.base_of(value, key)
         if base is None or base is value or self.stands_alone(value, key):
             return OutputSpec("graph", self.result(value))
-        return OutputSpec("graph", self.result(base), views=views, needs_grad=view_mode(base, value))
+        return self.view("graph", self.result(base), base, value, views)
+
+    def view(self, kind, index, base, value, views):
+        """A view of an input or result: its chain of view operators, or its geometry if that has symbolic sizes."""
+        mode = value.requires_grad if base.requires_grad else None
+        if not any(v.has_symbolic_inputs for v in views):
+            return OutputSpec(kind, index, views=views, needs_grad=mode)
+        if value.dtype != base.dtype:
+            raise Unsupported("symbolic view of another type", "an output is a view with a different dtype")
+        numbers = (value.shape, value.stride(), (value.storage_offset() - base.storage_offset(),))
+        geometry = tuple(tuple(self.number(n) for n in group) for group in numbers)
+        return OutputSpec(kind, index, needs_grad=mode, geometry=geometry)
+
+    def number(self, value):
+        return ("result", self.result(value)) if isinstance(value, torch.SymInt) else value
 
     def base_of(self, value, key):
         base = value._base
@@ -234,11 +256,6 @@ class OutputPlanner:
         return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
 
 
-def view_mode(base, view):
-    """The grad mode in which a view must be rebuilt; None if its base has no history."""
-    return view.requires_grad if base.requires_grad else None
-
-
 def is_dense(tensor):
     """Each element once, without holes, in some order of the dimensions."""
     expected = 1
@@ -250,11 +267,11 @@ def is_dense(tensor):
     return True
 
 
-def run_functional(gm, primals, constant_names):
+def run_functional(gm, primals, constant_names, provenance):
     """Run the graph on functional inputs, inside a trace that records every operator.  Returns the `Program`."""
     count = len(primals) - len(constant_names)
     history = [(p._version, p.grad_fn, p.requires_grad) if isinstance(p, torch.Tensor) else None for p in primals]
-    runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)))
+    runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)), provenance)
     outputs = runner.run(*primals[:count], enable_io_processing=False)
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
     tensors = [(i, p, history[i]) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]

@@ -15,11 +15,13 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 
+from ..errors import Unsupported
 from . import functionalize
 from .decompositions import decomposition_table
 from .functionalize import unwrap
 from .partitioner import partition
 from .passes import optimize
+from .provenance import Provenance
 
 
 @dataclasses.dataclass
@@ -75,6 +77,7 @@ def describe(spec, names):
         return repr(spec.value)
     what = f"input {names[spec.index]}" if spec.kind == "input" else f"result {spec.index}"
     views = "".join(f".{type(v).__name__.removesuffix('_ViewMeta')}" for v in spec.views or ())
+    views += ".as_strided" if spec.geometry else ""
     return what + views + (" (no grad)" if spec.needs_grad is False else "")
 
 
@@ -88,6 +91,7 @@ class Recording:
     """What the traced function finds out while `make_fx` runs it."""
 
     program = None
+    provenance = None
     forward_names = ()  # of the nodes that exist before the backward begins
     stand_ins = ()  # names of the copies that stand for inputs which may be written
     differentiable = ()
@@ -122,21 +126,38 @@ def no_autocast():
         del guard
 
 
+def differentiate(targets, sources, tangents):
+    """The gradients.  Eager refuses some programs only when their backward runs; those stay eager."""
+    try:
+        with no_autocast():
+            return torch.autograd.grad(targets, sources, tangents, allow_unused=True)
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        raise Unsupported(
+            "write to a value that backward needs",
+            "the graph writes in place to a tensor whose old value its own backward reads",
+            "use the out-of-place operator",
+        ) from error
+
+
 def traced_function(gm, example_inputs, constant_names, recording):
     """The function that `make_fx` runs: forward, and if any result needs it, backward.  It returns a flat list."""
 
     def run(*fakes):
         with FunctionalTensorMode():
             leaves = [FunctionalTensor.to_functional(f) if isinstance(f, torch.Tensor) else f for f in fakes]
+            provenance = recording.provenance = Provenance(get_proxy_mode().tracer.graph)
             # An input with history may be written in place; a leaf may not, and raises here as in eager.
             primals = [
                 leaf.clone() if needs_grad(leaf) and torch.is_grad_enabled() and not example.is_leaf else leaf
                 for leaf, example in zip(leaves, example_inputs, strict=True)
             ]
             recording.stand_ins = {n.name for n in get_proxy_mode().tracer.graph.nodes}
-            program = recording.program = functionalize.run_functional(gm, primals, constant_names)
+            program = recording.program = functionalize.run_functional(gm, primals, constant_names, provenance)
             new_values = [primals[m.index] for m in program.mutations]
             results = [*new_values, *program.results]
+            provenance.mark(None)
             values = [unwrap(r) for r in results]
             recording.forward_names = {n.name for n in get_proxy_mode().tracer.graph.nodes}
             mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
@@ -147,9 +168,9 @@ def traced_function(gm, example_inputs, constant_names, recording):
                 return values
             tangents = [new_tangent(n, results[i]) for n, i in enumerate(recording.differentiable)]
             targets = [results[i] for i in recording.differentiable]
-            with no_autocast():
-                sources = [leaves[i] for i in grad_inputs]
-                grads = torch.autograd.grad(targets, sources, tangents, allow_unused=True)
+            provenance.follow_backward(targets)
+            grads = differentiate(targets, [leaves[i] for i in grad_inputs], tangents)
+            provenance.mark(None)
             recording.grad_inputs = [i for i, g in zip(grad_inputs, grads, strict=True) if g is not None]
             return values + [unwrap(g) for g in grads if g is not None]
 
@@ -164,8 +185,10 @@ def trace(gm, inputs, decompositions=None):
     """Functional ATen graph of `gm`, with its backward where grad mode is on and an input requires grad."""
     constants = functionalize.lift_constants(gm)
     examples = [*inputs, *constants.values()]
-    fake_mode = functionalize.fake_mode_of(examples)
-    fakes = [functionalize.fakeify(fake_mode, value) for value in examples]
+    values = [*functionalize.example_values(gm, inputs), *constants.values()]
+    fake_mode = functionalize.fake_mode_of(values)
+    pairs = zip(values, examples, strict=True)
+    fakes = [functionalize.fakeify(fake_mode, value, needs_grad(example)) for value, example in pairs]
     table = decomposition_table() if decompositions is None else decompositions
     recording = Recording()
     run = traced_function(gm, examples, list(constants), recording)
@@ -217,6 +240,9 @@ def tidy(traced, names, recording):
         elif node.op != "placeholder":
             environment[node] = graph.node_copy(node, environment.__getitem__)
         if node.op != "output":
-            environment[node].meta = {**node.meta, "backward": node.name not in recording.forward_names}
+            environment[node].meta = {
+                **recording.provenance.meta(node),
+                "backward": node.name not in recording.forward_names,
+            }
             environment[node].meta["stands_for_input"] = node.name in recording.stand_ins
     return graph

@@ -90,12 +90,32 @@ def same_tensor(node, source):
 
 
 # --- the passes -------------------------------------------------------------------------------------
+def replace(graph, node, source):
+    node.replace_all_uses_with(source)
+    graph.erase_node(node)
+
+
+def can_be_one(node, source, escape):
+    """May `node`, a new tensor, become `source`?  Not if the user receives the one and owns or receives the other."""
+    base = base_of(source)
+    if node not in escape:
+        return True
+    if base in escape or base.op in ("placeholder", "get_attr"):
+        return False
+    escape.add(base)
+    return True
+
+
 def remove_views_that_change_nothing(graph, escape):
-    """A view with unchanged shape, strides, offset and type is its base."""
+    """A view with the shape, strides, offset and type of something that it is a view of, is that."""
     for node in list(graph.nodes):
-        if is_view(node) and node.target is not operator.getitem and same_tensor(node, node.args[0]):
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
+        if not is_view(node) or node.target is operator.getitem:
+            continue
+        source = node.args[0]
+        while not same_tensor(node, source) and is_view(source):
+            source = source.args[0]
+        if same_tensor(node, source):
+            replace(graph, node, source)
 
 
 def remove_copies(graph, escape):
@@ -106,15 +126,9 @@ def remove_copies(graph, escape):
     for node in list(graph.nodes):
         if node.target not in COPIES or not same_tensor(node, node.args[0]):
             continue
-        base = base_of(node.args[0])
-        if base.op == "placeholder" and not node.meta.get("stands_for_input"):
-            continue
-        if node in escape:
-            if base in escape or base.op in ("placeholder", "get_attr"):
-                continue
-            escape.add(base)
-        node.replace_all_uses_with(node.args[0])
-        graph.erase_node(node)
+        protects = base_of(node.args[0]).op == "placeholder" and not node.meta.get("stands_for_input")
+        if not protects and can_be_one(node, node.args[0], escape):
+            replace(graph, node, node.args[0])
 
 
 def remove_casts_there_and_back(graph, escape):
@@ -126,14 +140,9 @@ def remove_casts_there_and_back(graph, escape):
         dtypes = [n.meta["val"].dtype for n in (source, middle, node)]
         lossless = dtypes[1] in LOSSLESS.get(dtypes[0], ()) and dtypes[0] == dtypes[2]
         plain = set(node.kwargs) <= {"dtype"} and set(middle.kwargs) <= {"dtype"}
-        if (
-            lossless
-            and plain
-            and node not in escape
-            and tensor_layout(node.meta["val"]) == tensor_layout(source.meta["val"])
-        ):
-            node.replace_all_uses_with(source)
-            graph.erase_node(node)
+        same_layout = tensor_layout(node.meta["val"]) == tensor_layout(source.meta["val"])
+        if lossless and plain and same_layout and can_be_one(node, source, escape):
+            replace(graph, node, source)
 
 
 def key_of(value):
@@ -154,8 +163,7 @@ def share_common_subexpressions(graph, escape):
         key = (node.target, key_of(node.args), key_of(node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
-            node.replace_all_uses_with(first)
-            graph.erase_node(node)
+            replace(graph, node, first)
 
 
 PASSES = (

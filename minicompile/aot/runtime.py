@@ -14,7 +14,7 @@ import torch
 
 from .. import config, record
 from ..errors import MinicompileError
-from .functionalize import replay_views
+from .functionalize import is_dense, replay_views
 
 DOUBLE_BACKWARD = (
     "minicompile does not support double backward: a gradient that was computed with create_graph=True through a "
@@ -70,9 +70,17 @@ def output_expression(writer, spec, offset):
     if spec.kind == "constant":
         return repr(spec.value) if spec.value in (None, True, False) else writer.name("constant", spec.value)
     base = f"inputs[{spec.index}]" if spec.kind == "input" else f"results[{spec.index + offset}]"
+    if spec.geometry is not None:
+        numbers = [[number_expression(n, offset) for n in group] for group in spec.geometry]
+        sizes, strides, shift = (f"({', '.join(group)}{',' if group else ''})" for group in numbers)
+        return f"{base}.as_strided({sizes}, {strides}, {base}.storage_offset() + {shift}[0])"
     if spec.views is None:
         return base
     return f"replay_views({base}, {writer.name('views', spec.views)})"
+
+
+def number_expression(number, offset):
+    return f"results[{number[1] + offset}]" if isinstance(number, tuple) else str(number)
 
 
 def write_mutation(writer, graph, position, mutation):
@@ -93,7 +101,7 @@ def write_epilogue(writer, graph):
     names = []
     for spec in graph.outputs:
         expression = output_expression(writer, spec, len(graph.mutations))
-        if spec.views is not None and spec.needs_grad is not None and spec.needs_grad != graph.grad_enabled:
+        if spec.needs_grad is not None and spec.needs_grad != graph.grad_enabled:
             name = f"output_{len(names)}"
             writer.add_in_mode(f"{name} = {expression}", graph.grad_enabled, spec.needs_grad)
             expression = name
@@ -103,8 +111,8 @@ def write_epilogue(writer, graph):
 
 def is_plain(graph):
     """Nothing to do after the compiled graph: its results are the outputs, in order."""
-    specs = [(s.kind, s.index, s.views) for s in graph.outputs]
-    in_order = [("graph", i, None) for i in range(graph.result_count)]
+    specs = [(s.kind, s.index, s.views, s.geometry) for s in graph.outputs]
+    in_order = [("graph", i, None, None) for i in range(graph.result_count)]
     return not graph.mutations and not graph.constants and specs == in_order
 
 
@@ -214,10 +222,18 @@ class NoDoubleBackward(torch.autograd.Function):
         raise MinicompileError(DOUBLE_BACKWARD)
 
 
+def layout_of(result):
+    """(shape, stride, dtype, device) that the gradient of a result must have."""
+    stride = result.stride() if is_dense(result) else torch.empty(result.shape, device="meta").stride()
+    return result.shape, stride, result.dtype, result.device
+
+
 def tangent_layouts(graph):
-    """(shape, stride, dtype, device) of each gradient that the backward was traced for."""
+    """The layouts that the backward was traced for; None if sizes are symbolic, so that each call has its own."""
     places = [n.meta["val"] for n in graph.backward.graph.nodes if n.op == "placeholder"]
-    return [(t.shape, t.stride(), t.dtype, t.device) for t in places[len(graph.saved) :]]
+    tangents = places[len(graph.saved) :]
+    static = all(isinstance(n, int) for t in tangents for n in (*t.shape, *t.stride()))
+    return [(t.shape, t.stride(), t.dtype, t.device) for t in tangents] if static else None
 
 
 def autograd_function(graph, forward, backward):
@@ -240,6 +256,7 @@ def autograd_function(graph, forward, backward):
             kept = [inputs[index] if is_input else outputs[index] for _, is_input, index in from_inputs]
             ctx.save_for_backward(*kept[:count])
             ctx.numbers = kept[count:]
+            ctx.layouts = layouts or [layout_of(outputs[i]) for i in positions]
             ctx.set_materialize_grads(False)
             if plain:
                 ctx.mark_non_differentiable(*(outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)))
@@ -249,7 +266,7 @@ def autograd_function(graph, forward, backward):
         def backward(ctx, *grads):
             grads = [grads[i] for i in positions]
             absent = {i for i, g in enumerate(grads) if g is None}
-            tangents = [fit(g, layout) for g, layout in zip(grads, layouts, strict=True)]
+            tangents = [fit(g, layout) for g, layout in zip(grads, ctx.layouts, strict=True)]
             args = [*ctx.saved_tensors, *ctx.numbers, *tangents]
             create_graph = torch.is_grad_enabled()
             with torch.no_grad():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import backend, compiled, run_gm
+from aot_helpers import backend, compiled, run_gm
 
 from minicompile import aot, config, record
 from minicompile.errors import MinicompileError
@@ -43,6 +43,19 @@ def test_output_that_backward_does_not_read_may_be_changed():
         (a.sum() + b.sum()).backward()
     expected = 10 + 2 * torch.cos(x.detach() * 2 + 3)
     torch.testing.assert_close(x.grad, expected)
+
+
+def test_graph_that_overwrites_what_its_backward_needs():
+    """Eager runs the forward and refuses the backward."""
+
+    def fn(s, w):
+        y = (s * w).sum()
+        s.zero_()
+        return y
+
+    out = compiled(fn)(torch.randn(3), leaf(3))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
 
 
 def test_clone_protects_from_later_writes():

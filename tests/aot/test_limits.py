@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import compiled, run_gm
+from aot_helpers import compiled, run_gm
 
 from minicompile import aot, record
 from minicompile.errors import Unsupported

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import assert_same, check_module, compiled
+from aot_helpers import assert_same, check_module, compiled
 from torch import nn
 
 F = nn.functional

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import check
+from aot_helpers import check
 
 F = torch.nn.functional
 
