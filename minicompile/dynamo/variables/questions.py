@@ -6,8 +6,10 @@ Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 
 import abc
 import inspect
+import sys
 import threading
 import types
+import typing
 import typing
 
 import torch
@@ -75,6 +77,9 @@ def is_kind(tx, value, cls, candidate, hook, check):
         return issubclass(cls, candidate)
     if isinstance(value, TensorVariable) and meta is type(torch.FloatTensor):
         return value.fake.dtype is candidate.dtype and value.fake.is_cuda == candidate.is_cuda
+    if getattr(candidate, "_is_protocol", False) and check is isinstance and candidate not in cls.__mro__:
+        names = typing._get_protocol_attrs(candidate)
+        return all(has_attribute(tx, value, ConstantVariable(name)).value for name in names)
     function = getattr(meta, hook, None)
     if value.is_python_constant() or function is None:
         return tx.truth(tx.fold_python(check, [value.as_python_constant(), candidate], {}))
@@ -153,6 +158,15 @@ def thread_id(tx):
     return THIS_THREAD
 
 
+@handles(sys.exc_info)
+def exception_info(tx):
+    """Of the exception being handled; its traceback is not known during capture."""
+    current = tx.handled_exception()
+    if current is None:
+        return tx.build((None, None, None))
+    return tx.build_tuple([tx.build(current.realize().python_type()), current, tx.build(None)])
+
+
 THIS_THREAD = IdVariable(ConstantVariable("the running thread"))
 
 
@@ -186,6 +200,8 @@ def get_attribute(tx, value, name, *default):
 
 
 def attribute_name(tx, name, complaint):
+    if not name.is_python_constant():
+        unsupported("attribute by a computed name", f"{name!r} as the name of an attribute")
     name = name.as_python_constant()
     if not isinstance(name, str):
         tx.raise_observed(TypeError, f"{complaint}, not '{type(name).__name__}'")
