@@ -1,0 +1,128 @@
+"""One row of the benchmark: a model is compiled, checked, counted, and only then timed.
+
+Goes in: an `Entry`, a mode and settings.  Comes out: a dict with the keys of `tables.COLUMNS`.
+Mirrors `benchmarks/dynamo/common.py` in the PyTorch repository.  Taught in chapter 16.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import time
+import traceback
+
+import torch
+
+import minicompile
+from minicompile import accuracy
+from minicompile.testing import CompileCounter
+
+from . import timing
+
+MODES = ("inference", "training")
+
+
+@dataclasses.dataclass
+class Settings:
+    """What the command line sets; `torch_compile`: time torch.compile too (its graphs are counted in any case)."""
+
+    device: str = "cpu"
+    size: str = "small"
+    dtype: torch.dtype = torch.float32
+    rounds: int = 15
+    check: bool = True
+    timed: bool = True
+    torch_compile: bool = False
+    backend: str = "inductor"
+
+
+def run(entry, mode, settings):
+    """The row of one model in one mode.  A failure is a row too, with its reason in `note`."""
+    row = {"model": entry.name, "mode": mode, "correct": None, "note": ""}
+    minicompile.reset()
+    torch.compiler.reset()
+    try:
+        _fill(row, entry, mode, settings)
+    except Exception as error:  # a benchmark goes on with the next model; the table and the exit status tell
+        row["correct"] = "no" if isinstance(error, AssertionError) else "error"
+        row["note"] = f"{type(error).__name__}: {'; '.join(str(error).splitlines()[:2])}"[:160]
+        row["traceback"] = traceback.format_exc()
+    return row
+
+
+def _build(entry, mode, settings):
+    """(model, arguments, keyword arguments, loss of an output)."""
+    model, batch = entry.build(settings.size, settings.device)
+    if settings.dtype != torch.float32:
+        model, batch.args = model.to(settings.dtype), _cast(batch.args, settings.dtype)
+        batch.kwargs = dict(zip(batch.kwargs, _cast(batch.kwargs.values(), settings.dtype), strict=True))
+    model.train(mode == "training")
+    kwargs = entry.training_kwargs(batch) if mode == "training" else batch.kwargs
+    return model, batch.args, kwargs, lambda output: entry.loss(output, batch.target)
+
+
+def _cast(values, dtype):
+    return tuple(v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in values)
+
+
+def _step(call, args, kwargs, loss, mode):
+    """A function without arguments that is timed: a forward under no_grad, or forward, loss and backward."""
+
+    def infer():
+        with torch.no_grad():
+            call(*args, **kwargs)
+
+    def train():
+        loss(call(*args, **kwargs)).backward()
+        for parameter in parameters:
+            parameter.grad = None
+
+    parameters = list(call.parameters())
+    return infer if mode == "inference" else train
+
+
+def _fill(row, entry, mode, settings):
+    model, args, kwargs, loss = _build(entry, mode, settings)
+
+    def compiler(module):
+        """Compile, and make the first call, timed and counted, without a trace in the module's buffers."""
+        compiled, state = minicompile.compile(module, backend=settings.backend), copy.deepcopy(module.state_dict())
+        began = time.perf_counter()
+        _step(compiled, args, kwargs, loss, mode)()
+        row["first_call_s"] = time.perf_counter() - began
+        row.update(minicompile.stats())
+        module.load_state_dict(state)
+        return compiled
+
+    if not settings.check:
+        compiled = compiler(copy.deepcopy(model))
+    elif mode == "inference":
+        compiled = accuracy.check_inference(model, args, kwargs, compiler)
+    else:
+        compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
+    row["correct"] = "yes" if settings.check else None
+    row["torch_graphs"] = torch_graphs(entry, mode, settings)
+    if settings.timed:
+        _time(row, model, compiled, (args, kwargs, loss, mode), settings)
+
+
+def _time(row, model, compiled, rest, settings):
+    variants = {"eager": _step(model, *rest), "ours": _step(compiled, *rest)}
+    if settings.torch_compile:
+        variants["torch"] = _step(torch.compile(model), *rest)
+    timings = timing.interleaved(variants, settings.device, settings.rounds)
+    for name, measured in timings.items():
+        row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
+    row["ratio"], row["ratio_low"], row["ratio_high"] = timing.ratio(timings["eager"], timings["ours"])
+    if settings.torch_compile:
+        row["torch_ratio"], *_ = timing.ratio(timings["eager"], timings["torch"])
+
+
+def torch_graphs(entry, mode, settings):
+    """Into how many graphs torch.compile captures the same call.  Nothing is compiled, and small sizes will do."""
+    counter = CompileCounter()
+    small = dataclasses.replace(settings, size="small", device="cpu", dtype=torch.float32)
+    model, args, kwargs, _ = _build(entry, mode, small)
+    with torch.no_grad() if mode == "inference" else contextlib.nullcontext():
+        torch.compile(model, backend=counter)(*args, **kwargs)
+    torch.compiler.reset()
+    return counter.graphs

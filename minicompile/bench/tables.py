@@ -1,0 +1,80 @@
+"""Rows as text: the table that the benchmark prints, and the machine that it was measured on.
+
+Goes in: a list of dicts.  Comes out: an aligned table that is also valid Markdown.
+"""
+
+import pathlib
+import platform
+import sys
+
+import torch
+
+# key of a row: (heading, format); a table shows the columns that at least one of its rows has.
+COLUMNS = {
+    "model": ("model", "{}"),
+    "mode": ("mode", "{}"),
+    "correct": ("correct", "{}"),
+    "graphs": ("graphs", "{}"),
+    "torch_graphs": ("torch's", "{}"),
+    "graph_breaks": ("breaks", "{}"),
+    "kernels": ("kernels", "{}"),
+    "extern_calls": ("extern", "{}"),
+    "fallbacks": ("fallback", "{}"),
+    "first_call_s": ("first call s", "{:.1f}"),
+    "eager_ms": ("eager ms", "{:.3f}"),
+    "ours_ms": ("ours ms", "{:.3f}"),
+    "ratio": ("× eager", "{:.2f}"),
+    "torch_ms": ("torch ms", "{:.3f}"),
+    "torch_ratio": ("torch × eager", "{:.2f}"),
+    "note": ("note", "{}"),
+}
+
+
+def table(rows, columns=COLUMNS):
+    """The rows as a Markdown table; numbers are aligned to the right, a missing value is a dash."""
+    shown = [key for key in columns if any(row.get(key) not in (None, "") for row in rows)]
+    lines = [[columns[key][0] for key in shown]]
+    lines += [["–" if row.get(k) is None else columns[k][1].format(row[k]) for k in shown] for row in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
+    right = [any(isinstance(row.get(key), int | float) for row in rows) for key in shown]
+    pad = [str.rjust if is_right else str.ljust for is_right in right]
+    padded = [[p(cell, width) for p, cell, width in zip(pad, line, widths, strict=True)] for line in lines]
+    text = ["| " + " | ".join(line) + " |" for line in padded]
+    rule = ["-" * (w + 1) + (":" if is_right else "-") for w, is_right in zip(widths, right, strict=True)]
+    return "\n".join([text[0], "|" + "|".join(rule) + "|", *text[1:]])
+
+
+def machine(device="cpu"):
+    """What the numbers depend on, for the JSON file and the line above the table."""
+    import minicompile
+
+    found = {
+        "machine": platform.machine(),
+        "cpu": _cpu_name(),
+        "threads": torch.get_num_threads(),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "triton": _version("triton"),
+        "minicompile": _version("minicompile") or minicompile.__name__,
+    }
+    if device == "cuda":
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def _cpu_name():
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _version(package):
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,73 @@
+"""Timing that can be trusted: variants take turns, medians are compared, and nothing cold is measured.
+
+Goes in: named functions without arguments that do the same work.  Comes out: a `Timing` for each.
+A machine that slows down for a while slows all variants down: each round runs every variant once, in an order that
+rotates, and a ratio is the median of the ratios within rounds.  Taught in chapter 00.
+"""
+
+import dataclasses
+import statistics
+import time
+
+import torch
+
+
+@dataclasses.dataclass
+class Timing:
+    """Milliseconds a call: one number a round, in the order of the rounds."""
+
+    samples: list
+
+    @property
+    def median(self):
+        return statistics.median(self.samples)
+
+    @property
+    def spread(self):
+        """Half of the middle half's width, relative to the median: how far to trust the number."""
+        low, _, high = statistics.quantiles(self.samples, n=4)
+        return (high - low) / 2 / self.median
+
+    def __repr__(self):
+        return f"{self.median:.3f} ms ±{self.spread:.0%}"
+
+
+def ratio(base, other):
+    """How many times faster `other` is than `base`, and the lower and upper quartile over the rounds."""
+    each = sorted(a / b for a, b in zip(base.samples, other.samples, strict=True))
+    low, middle, high = statistics.quantiles(each, n=4)
+    return middle, low, high
+
+
+def _once(function, calls, device):
+    """Milliseconds a call over `calls` calls in a row: device time on a GPU (gaps included), else wall time."""
+    if device == "cuda":
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        start.record()
+        for _ in range(calls):
+            function()
+        stop.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(stop) / calls
+    began = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - began) * 1e3 / calls
+
+
+def interleaved(variants, device="cpu", rounds=15, sample_ms=20.0, warm_up=3):
+    """{name: Timing} of {name: function}.  Each sample repeats its call until it lasts about `sample_ms`.
+
+    The first `warm_up` calls of each variant (compilation, autotuning, caches, allocator) are not measured.
+    """
+    assert rounds >= 3, "quartiles of fewer than 3 rounds mean nothing"
+    names, calls, samples = list(variants), {}, {name: [] for name in variants}
+    for name in names:
+        for _ in range(warm_up):
+            variants[name]()
+        calls[name] = max(1, int(sample_ms / max(_once(variants[name], 1, device), 1e-3)))
+    for number in range(rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            samples[name].append(_once(variants[name], calls[name], device))
+    return {name: Timing(samples[name]) for name in names}
