@@ -172,6 +172,11 @@ def compile_frame(options, code, function, arguments, state, entry):
             raise
         note_break(entry, error)
         return None
+    except RecursionError as error:
+        if options.fullgraph:
+            raise
+        note_break(entry, error)
+        return None
     except Exception as error:  # a bug of ours: eager is still right
         where = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
         message = f"internal error while capturing {where}: {type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Tau
 import enum
 import types
 
+from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
 from ..source import ConstantSource
 from . import descriptors
@@ -176,6 +177,7 @@ TYPE_METHODS = {
     "__getattribute__": lambda self, tx, args, kwargs: self.var_getattr(tx, args[0].as_python_constant()),
     "__eq__": UserDefinedClassVariable.type_eq,
     "__init__": lambda self, tx, args, kwargs: tx.build(None),
+    "fromkeys": lambda self, tx, args, kwargs: tx.inline(polyfills.fromkeys, [self, *args], kwargs),
 }
 
 

@@ -15,8 +15,17 @@ import torch
 from .. import polyfills
 from .base import unsupported
 from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
-from .containers import DequeVariable, Element, ListVariable, contains_itself, elements, is_none
-from .containers import next_or_none, plain, sort
+from .containers import (
+    DequeVariable,
+    Element,
+    ListVariable,
+    contains_itself,
+    elements,
+    is_none,
+    next_or_none,
+    plain,
+    sort,
+)
 from .copies import copy_object
 from .dicts import DictVariable, MappingProxyVariable, pairs_of
 from .functions import BoundMethodVariable

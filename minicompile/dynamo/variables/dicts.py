@@ -48,6 +48,7 @@ class DictVariable(BuiltinObject):
         self.cls, self.factory = cls, factory
         self.original = dict(items) if source is not None else {}
         self.keys_guarded = source is None
+        self.born, self.births = {}, 0  # key -> its number among the keys put in during capture
 
     @classmethod
     def of(cls, tx, pairs, kind=dict):
@@ -195,6 +196,9 @@ class DictVariable(BuiltinObject):
         if pair is None and stand_in in self.original:
             self.look(tx)  # deleted before: it comes back at the end, so the order of all keys matters
         tx.side_effects.mutated(self)
+        if pair is None:
+            self.births += 1
+            self.born[stand_in] = self.births
         self.items[stand_in] = (pair[0] if pair else key, value)
         return NONE
 

@@ -78,6 +78,8 @@ class InstanceDictVariable(VariableTracker):
         return tx.build(self.lookup(tx, name) is not None)
 
     def method___setitem__(self, tx, name, value):
+        if not isinstance(name.as_python_constant(), str):
+            unsupported("key of an instance __dict__", f"{name!r} is no string")
         tx.side_effects.store_attr(self.owner, name.as_python_constant(), value)
         return tx.build(None)
 

@@ -51,7 +51,7 @@ class IteratorVariable(BuiltinObject):
 class ContainerIterator(IteratorVariable):
     """`opener(owner)` is a fresh iterator of this kind; this one is at `position`, or EXHAUSTED."""
 
-    EXHAUSTED = -1
+    EXHAUSTED = None
 
     def __init__(self, owner, opener, position, source=None):
         super().__init__(source)
@@ -89,7 +89,7 @@ class SequenceIterator(ContainerIterator):
         items = self.owner.items
         if self.owner.python_type() is collections.deque and len(items) != self.size:
             tx.raise_observed(RuntimeError, "deque mutated during iteration")
-        if not 0 <= self.position < len(items):
+        if self.position is self.EXHAUSTED or not 0 <= self.position < len(items):
             self.position = self.EXHAUSTED
             return None
         self.position += self.step
@@ -102,25 +102,35 @@ class KeyedIterator(ContainerIterator):
     def __init__(self, tx, owner, kind, backwards=False, position=0, source=None):
         super().__init__(owner, OPENERS[kind, backwards], position, source)
         keys = owner.items if kind == "elements" else owner.look(tx)
-        self.kind, self.order = kind, list(reversed(keys) if backwards else keys)
+        self.kind, self.order, self.size = kind, list(reversed(keys) if backwards else keys), len(keys)
+        self.backwards, self.since = backwards, getattr(owner, "births", 0)
 
     def advance(self, tx):
         items, kind = self.owner.items, self.kind
-        if self.position == self.EXHAUSTED:
+        if self.position is self.EXHAUSTED:
             return None
         name = "Set" if kind == "elements" else "dictionary"
-        if len(items) != len(self.order):
-            if self.owner.cls is collections.OrderedDict:
-                tx.raise_observed(RuntimeError, "OrderedDict mutated during iteration")
-            tx.raise_observed(RuntimeError, f"{name} changed size during iteration")
+        if len(items) != self.size:
+            ordered = self.owner.cls is collections.OrderedDict
+            text = "OrderedDict mutated during iteration" if ordered else f"{name} changed size during iteration"
+            tx.raise_observed(RuntimeError, text)
+        if getattr(self.owner, "births", 0) > self.since:
+            self.follow_changes(self.owner)
         if self.position == len(self.order):
             self.position = self.EXHAUSTED
             return None
-        key = self.order[self.position]
-        if key not in items:
+        if self.position == self.size:
             tx.raise_observed(RuntimeError, f"{name} keys changed during iteration")
+        key = self.order[self.position]
         self.position += 1
         return items[key] if kind == "elements" else dict_element(tx, items[key], kind)
+
+    def follow_changes(self, owner):
+        """Keys that were put in since (perhaps again) come at the end; deleted ones do not come any more."""
+        new = [key for key in owner.items if owner.born.get(key, 0) > self.since]
+        rest = [key for key in self.order[self.position :] if key in owner.items and key not in new]
+        self.order[self.position :] = rest if self.backwards else rest + new
+        self.since = owner.births
 
 
 def dict_element(tx, pair, kind):
@@ -154,7 +164,7 @@ def iterator_at(opener, owner, position):
 
 def move(iterator, owner, position):
     """Bring an existing iterator to this position; doing it twice does no harm."""
-    if position == ContainerIterator.EXHAUSTED:
+    if position is ContainerIterator.EXHAUSTED:
         collections.deque(iterator, maxlen=0)
     elif hasattr(iterator, "__setstate__"):
         iterator.__setstate__(position)

@@ -10,7 +10,6 @@ import sys
 import threading
 import types
 import typing
-import typing
 
 import torch
 
