@@ -130,7 +130,7 @@ def _reduction(data, values, device):
     kept = len(data.vars)
     if not data.reduced:
         return torch.zeros_like(body, dtype=torch.int64) if data.kind.startswith("arg") else body.clone()
-    flat = body.reshape(*body.shape[:kept], -1)
+    flat = body.flatten(kept)
     if flat.shape[-1] == 0:
         identity = REDUCTIONS[data.kind].identity(body.dtype)
         return torch.full(flat.shape[:-1], identity, dtype=body.dtype, device=device)
