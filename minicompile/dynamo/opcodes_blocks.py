@@ -4,7 +4,7 @@ Goes in: an `Instruction`.  Comes out: changed stack, or an ObservedException th
 Mirrors `torch/_dynamo/symbolic_convert.py` (ExceptionStack, RAISE_VARARGS, SETUP_WITH).  Taught in chapters 03 and 05.
 """
 
-from .variables.base import ObservedException
+from .variables.base import ObservedException, unsupported
 
 
 class BlockOpcodes:
@@ -61,6 +61,15 @@ class BlockOpcodes:
 
     def RERAISE(self, instruction):
         raise ObservedException(self.pop())
+
+    def CALL_INTRINSIC_1(self, instruction):
+        """Number 3 ends a generator's body from 3.12 on: a StopIteration that would leave it becomes a RuntimeError."""
+        if instruction.arg != 3:
+            unsupported("unknown opcode", f"CALL_INTRINSIC_1 {instruction.arg} is not captured")
+        error = self.pop()
+        if issubclass(error.python_type(), StopIteration):
+            error = self.as_exception(self.call(RuntimeError, self.build("generator raised StopIteration")), error)
+        self.push(error)
 
     def BEFORE_WITH(self, instruction):
         manager = self.pop()

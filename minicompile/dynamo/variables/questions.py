@@ -166,6 +166,11 @@ def exception_info(tx):
     return tx.build_tuple([tx.build(current.realize().python_type()), current, tx.build(None)])
 
 
+@handles(sys.exception)
+def exception_now(tx):
+    return tx.handled_exception() or ConstantVariable(None)
+
+
 THIS_THREAD = IdVariable(ConstantVariable("the running thread"))
 
 

@@ -1,0 +1,229 @@
+"""Exceptions and `with` blocks of the less usual kinds during capture, against eager."""
+
+import contextlib
+
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+def twice(function, **options):
+    same(lambda: (function, [(X,), (X,)]), **options)
+
+
+def test_contextlib():
+    def program():
+        log = []
+
+        @contextlib.contextmanager
+        def cm(n):
+            log.append(n)
+            try:
+                yield n * 2
+            except ValueError as e:
+                log.append(str(e))
+            finally:
+                log.append(-n)
+
+        class CM:
+            def __enter__(self):
+                log.append("e")
+                return self
+
+            def __exit__(self, t, v, tb):
+                log.append(t.__name__ if t else None)
+                return t is ZeroDivisionError
+
+        def f(x):
+            with cm(1) as a, CM() as b, contextlib.nullcontext(5) as c:
+                x = x + a + c
+            with cm(2):
+                raise ValueError("v")
+            with CM():
+                1 / 0
+            with contextlib.suppress(KeyError):
+                {}["a"]
+            with contextlib.ExitStack() as st:
+                st.enter_context(cm(3))
+                st.callback(log.append, "cb")
+                x = x * 2
+            try:
+                with CM():
+                    raise KeyError(3)
+            except KeyError as e:
+                log.append(e.args)
+            for i in range(3):
+                with cm(10 + i):
+                    if i == 1:
+                        continue
+                    x = x + i
+            return x
+
+        return f, [(X,), (X,)], lambda: list(log)
+
+    same(program)
+
+
+def test_cm_decorator():
+    @contextlib.contextmanager
+    def cm():
+        yield
+
+    @cm()
+    def g(x):
+        return x * 2
+
+    @torch.no_grad()
+    def h(x):
+        return x * 3
+
+    class D(contextlib.ContextDecorator):
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *a):
+            return False
+
+    @D()
+    def k(x):
+        return x * 4
+
+    twice(lambda x: (g(x), h(x), k(x)))
+
+
+def test_exc_more():
+    def f(x):
+        out = []
+
+        def g(n):
+            try:
+                if n == 0:
+                    raise ValueError("zero", n)
+                if n == 1:
+                    return "one"
+                if n == 2:
+                    raise AssertionError(f"n is {n}")
+            except ValueError as e:
+                return e.args
+            finally:
+                out.append(n)
+
+        for n in range(4):
+            try:
+                out.append(g(n))
+            except AssertionError as e:
+                out.append(str(e))
+
+        def gen():
+            try:
+                yield 1
+            except KeyError as e:
+                yield ("caught", e.args)
+            finally:
+                out.append("closed")
+
+        it = gen()
+        next(it)
+        out.append(it.throw(KeyError("k")))
+        it.close()
+        try:
+            try:
+                raise KeyError(1)
+            except KeyError:
+                raise TypeError("t")
+        except TypeError as e:
+            out.append((repr(e.__context__), e.__cause__))
+        try:
+            int("a")
+        except ValueError as e:
+            out.append(str(e))
+        try:
+            [][1]
+        except IndexError as e:
+            out.append(str(e))
+        try:
+            None.foo
+        except AttributeError as e:
+            out.append(str(e))
+        try:
+            1 + "a"
+        except TypeError as e:
+            out.append(str(e))
+        try:
+            undefined_name
+        except NameError as e:
+            out.append(str(e))
+        try:
+            a, b = [1]
+        except ValueError as e:
+            out.append(str(e))
+        try:
+            g(1, 2)
+        except TypeError as e:
+            out.append(str(e))
+        try:
+            {}["q"]
+        except LookupError as e:
+            out.append(repr(e))
+        return x, out
+
+    twice(f)
+
+
+def test_exc_objects():
+    class E1(Exception):
+        pass
+
+    class E2(E1):
+        def __init__(self, t):
+            self.t = t
+
+        def __bool__(self):
+            return False
+
+    def program():
+        keep = []
+
+        def f(x):
+            try:
+                raise E2(x * 2)
+            except E1 as e:
+                keep.append(e)
+                y = e.t + 1
+                z = not e
+                a = e.args
+            e3 = E2(1)
+            e3.args = (5, 6)
+            return (
+                y,
+                z,
+                len(a),
+                e3.args,
+                str(e3),
+                isinstance(e3, E1),
+                e3 == e3,
+                OSError(2, "no").errno,
+                StopIteration(3).value,
+                SystemExit(4).code,
+                KeyError("a").args,
+                str(KeyError("a")),
+                UnicodeDecodeError("utf8", b"a", 0, 1, "r").reason,
+            )
+
+        return f, [(X,), (X,)], lambda: (keep[-1].t, type(keep[-1]), len(keep))
+
+    same(program, fullgraph=False)
+
+
+def test_exc_group():
+    def f(x):
+        try:
+            raise ExceptionGroup("g", [ValueError(1), KeyError(2)])
+        except* ValueError as e:
+            x = x + len(e.exceptions)
+        except* KeyError:
+            x = x * 2
+        return x
+
+    twice(f, fullgraph=False)

@@ -1,0 +1,344 @@
+"""Objects of classes that derive from builtins, and special methods, against eager."""
+
+import collections
+import functools
+import types
+import typing
+
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+def twice(function, **options):
+    same(lambda: (function, [(X,), (X,)]), **options)
+
+
+@functools.total_ordering
+class Ord:
+    def __init__(self, k):
+        self.k = k
+
+    def __eq__(self, o):
+        return self.k == o.k
+
+    def __lt__(self, o):
+        return self.k < o.k
+
+    def __hash__(self):
+        return hash(self.k)
+
+
+def test_total_ordering():
+    def f(x):
+        a, b = Ord(1), Ord(2)
+        return (
+            x,
+            a <= b,
+            a > b,
+            a >= b,
+            max(a, b).k,
+            sorted([b, a])[0].k,
+            a in [Ord(1)],
+            [Ord(1), b].index(Ord(1)),
+            min([b, a], key=lambda o: -o.k).k,
+        )
+
+    twice(f)
+
+
+def test_hash_keys():
+    def f(x):
+        d = {Ord(1): 5, Ord(2): 6}
+        return x + d[Ord(1)], Ord(3) in d, len({Ord(1), Ord(1)})
+
+    twice(f, fullgraph=False)
+
+
+class It:
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        for i in range(self.n):
+            yield i * 2
+
+    def __reversed__(self):
+        return iter([9, 8])
+
+    def __index__(self):
+        return self.n
+
+    def __int__(self):
+        return self.n + 1
+
+    def __float__(self):
+        return self.n + 0.5
+
+    def __round__(self, d=0):
+        return ("r", d)
+
+    def __abs__(self):
+        return "abs"
+
+    def __invert__(self):
+        return "inv"
+
+    def __pos__(self):
+        return "pos"
+
+    def __matmul__(self, o):
+        return ("mm", o)
+
+    def __rmatmul__(self, o):
+        return ("rmm", o)
+
+    def __pow__(self, o, m=None):
+        return ("pow", o, m)
+
+    def __divmod__(self, o):
+        return ("dm", o)
+
+    def __str__(self):
+        return "It!"
+
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+    def __bool__(self):
+        return False
+
+    def __length_hint__(self):
+        return 3
+
+    def __rsub__(self, o):
+        return ("rsub", o)
+
+    def __imul__(self, o):
+        self.n *= o
+        return self
+
+    def __ge__(self, o):
+        return ("ge", o)
+
+
+def test_specials():
+    def f(x):
+        i = It(3)
+        y = [1, 2, 3, 4, 5][: It(2)]
+        j = It(2)
+        j *= 4
+        return (
+            x + int(i),
+            list(i),
+            list(reversed(i)),
+            y,
+            range(It(2)),
+            float(i),
+            round(i),
+            round(i, 2),
+            abs(i),
+            ~i,
+            +i,
+            i @ 2,
+            3 @ i,
+            i**2,
+            divmod(i, 4),
+            str(i),
+            f"{i:abc}{i!s}",
+            not i,
+            4 - i,
+            j.n,
+            i >= 4,
+            4 <= i,
+            4 in i,
+            [0, 1, 2, 3][i],
+            x.sum(0) if i else 7,
+        )
+
+    twice(f)
+
+
+def test_user_dict_classes():
+    class Cfg(dict):
+        def __getattr__(self, n):
+            try:
+                return self[n]
+            except KeyError:
+                raise AttributeError(n)
+
+        def __setattr__(self, n, v):
+            self[n] = v
+
+    class L(list):
+        def __init__(self, *a):
+            super().__init__(a)
+            self.tag = 1
+
+        def __getitem__(self, i):
+            return super().__getitem__(i) * 2
+
+    class C(collections.UserDict):
+        pass
+
+    class Cnt(collections.Counter):
+        pass
+
+    class DD(collections.defaultdict):
+        pass
+
+    class S(set):
+        def add(self, v):
+            super().add(v + 1)
+
+    def program():
+        c = Cfg(a=1, n=Cfg(z=2))
+        l = L(1, 2)
+        u = C(a=1)
+        st = S([1])
+        dd = collections.defaultdict(list)
+
+        def f(x):
+            c.b = c.a + c.n.z
+            c["q"] = hasattr(c, "nope")
+            l.append(4)
+            u["k"] = u["a"] + 1
+            st.add(5)
+            dd["x"].append(1)
+            n = Cfg()
+            n.t = x
+            m = L(3, 4)
+            m.append(x)
+            return (
+                x + c.b + l[2],
+                l,
+                len(u),
+                6 in st,
+                n,
+                m.tag,
+                dict(c),
+                list(l),
+                n.t,
+                c.get("zz", 3),
+                {**c}["a"],
+                sum(l),
+                m[2],
+            )
+
+        return f, [(X,), (X,)], lambda: (dict(c), list(l), u.data, set(st), dict(dd))
+
+    same(program, fullgraph=False)
+
+
+def test_str_int_subclass():
+    class P(str):
+        def __new__(cls, v, n):
+            o = super().__new__(cls, v)
+            o.n = n
+            return o
+
+        def __truediv__(self, o):
+            return P(self + "/" + o, self.n + 1)
+
+    class Whole(int):
+        def __add__(self, o):
+            return Whole(super().__add__(o))
+
+        def __repr__(self):
+            return f"I({int(self)})"
+
+    class Fl(float):
+        pass
+
+    def program():
+        p = P("a", 1)
+        i = Whole(4)
+
+        def f(x):
+            q = p / "b"
+            j = i + 3
+            return (
+                x * i + x[Whole(1)] + Fl(2.5),
+                type(q).__name__,
+                q.n,
+                q.upper(),
+                len(q),
+                q == "a/b",
+                j,
+                repr(j),
+                i * 2,
+                {q: 1}["a/b"],
+                j > 6,
+                str(Fl(1.5)),
+                f"{q}-{j}",
+                isinstance(j, Whole),
+                "%d" % j,
+                q.split("/"),
+            )
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_namedtuple_sub():
+    class N(typing.NamedTuple):
+        a: object
+        b: int = 2
+
+        @property
+        def c(self):
+            return self.b * 2
+
+        def __add__(self, o):
+            return N(self.a + o.a, self.b + o.b)
+
+        @classmethod
+        def mk(cls, v):
+            return cls(v)
+
+    class N2(N):
+        def __new__(cls, a):
+            return super().__new__(cls, a, 9)
+
+    def f(x):
+        n = N(x) + N.mk(x * 2)
+        m = N2(x)
+        a, *r = n
+        return (
+            n,
+            list(m),
+            type(m).__name__,
+            n.c,
+            n._replace(b=7),
+            n[0] + 1,
+            a,
+            r,
+            N._fields,
+            n == n,
+            N._make([x, 3]),
+            m.b,
+            isinstance(m, tuple),
+            N(1) < N(2),
+            hash(N(1, 2)) == hash((1, 2)),
+            max(N(1), N(3)).a,
+        )
+
+    twice(f, fullgraph=True)
+
+
+def test_simple_namespace():
+    def program():
+        ns = types.SimpleNamespace(a=1, b=[1])
+
+        def f(x):
+            ns.a += 1
+            ns.b.append(2)
+            ns.c = x * 2
+            n2 = types.SimpleNamespace(q=x)
+            return x + ns.a, n2.q, ns.b
+
+        return f, [(X,), (X,)], lambda: ns.__dict__
+
+    same(program, fullgraph=False)

@@ -1,0 +1,381 @@
+"""Classes, metaclasses, dataclasses, enums and descriptors of the less usual kinds during capture, against eager."""
+
+import dataclasses
+import enum
+import functools
+import typing
+
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+def twice(function, **options):
+    same(lambda: (function, [(X,), (X,)]), **options)
+
+
+T_ = typing.TypeVar("T_")
+
+
+class Box(typing.Generic[T_]):
+    def __init__(self, v):
+        self.v = v
+
+    def __class_getitem__(cls, i):
+        return super().__class_getitem__(i)
+
+
+@typing.runtime_checkable
+class HasV(typing.Protocol):
+    def go(self): ...
+
+
+class Impl:
+    def go(self):
+        return 3
+
+
+def test_generic():
+    def f(x):
+        b = Box[int](x)
+        c = Box(2)
+        return b.v + c.v, isinstance(Impl(), HasV), isinstance(3, HasV), isinstance(b, Box)
+
+    twice(f)
+
+
+class PM:
+    def add(self, a, b=0):
+        return a + b
+
+    add5 = functools.partialmethod(add, 5)
+
+    @functools.singledispatchmethod
+    def kind(self, v):
+        return "obj"
+
+    @kind.register
+    def _(self, v: int):
+        return "int"
+
+
+def test_partialmethod():
+    twice(lambda x: x + PM().add5(b=2) + PM().add5())
+
+
+def test_singledispatchmethod():
+    twice(lambda x: (x + 1, PM().kind(3), PM().kind("a")), fullgraph=False)
+
+
+class Meta(type):
+    def __getattr__(cls, n):
+        if n.startswith("v_"):
+            return n[2:]
+        raise AttributeError(n)
+
+    def __contains__(cls, k):
+        return k == 1
+
+    def __iter__(cls):
+        return iter([1, 2])
+
+    def __getitem__(cls, k):
+        return k * 2
+
+    @property
+    def p(cls):
+        return cls.q + 1
+
+    q = 4
+
+
+class WithMeta(metaclass=Meta):
+    q = 9
+
+    def __init_subclass__(cls, **k):
+        cls.made = k
+
+
+class Sub(WithMeta, z=1):
+    pass
+
+
+def test_meta():
+    twice(
+        lambda x: (
+            x,
+            WithMeta.v_abc,
+            1 in WithMeta,
+            list(WithMeta),
+            WithMeta[3],
+            WithMeta.p,
+            Sub.made,
+            Sub.p,
+            hasattr(WithMeta, "zz"),
+            type(Sub) is Meta,
+        )
+    )
+
+
+class Base:
+    def __init__(self, **k):
+        super().__init__()
+        self.k = dict(k)
+
+
+class Mix1(Base):
+    def __init__(self, a=1, **k):
+        super().__init__(**k)
+        self.a = a
+
+
+class Mix2(Base):
+    def __init__(self, b=2, **k):
+        super().__init__(**k)
+        self.b = b
+
+
+class Dia(Mix1, Mix2):
+    pass
+
+
+def test_diamond_and_new():
+    def f(x):
+        d = Dia(a=5, b=6, c=7)
+        e = type(d)(b=1)
+        g = d.__class__.__new__(d.__class__)
+        h = object.__new__(Dia)
+        g.a = 1
+        return x + d.a + d.b, d.k, e.b, g.a, isinstance(h, Base), hasattr(h, "a"), Dia.__mro__[1].__name__, vars(d)
+
+    twice(f)
+
+
+class Prop:
+    def __init__(self):
+        self._v = 1
+
+    @property
+    def v(self):
+        return self._v
+
+    @v.setter
+    def v(self, n):
+        self._v = n
+
+    @v.deleter
+    def v(self):
+        self._v = None
+
+    ro = property(lambda self: self._v)
+
+
+def test_props():
+    def program():
+        p = Prop()
+
+        def f(x):
+            p.v = p.v + 1
+            a = p.v
+            q = Prop()
+            del q.v
+            try:
+                p.ro = 3
+            except AttributeError as e:
+                t = str(e)
+            try:
+                del p.ro
+            except AttributeError as e:
+                t += str(e)
+            return x + a, q.v, t, Prop.v.fget is not None, isinstance(Prop.v, property)
+
+        return f, [(X,), (X,)], lambda: p.__dict__
+
+    same(program)
+
+
+class SlotBase:
+    __slots__ = ("a", "__weakref__")
+
+
+class SlotSub(SlotBase):
+    __slots__ = ("b",)
+
+    def __init__(self):
+        self.a = 1
+        self.b = 2
+
+
+@dataclasses.dataclass(slots=True)
+class SD:
+    a: int
+    b: float = 2.0
+    c: list = dataclasses.field(default_factory=list, repr=False)
+
+
+@dataclasses.dataclass(kw_only=True)
+class KW:
+    a: int
+    iv: dataclasses.InitVar[int] = 3
+    cv: typing.ClassVar[int] = 7
+    n: object = None
+
+    def __post_init__(self, iv):
+        self.z = iv
+
+
+@dataclasses.dataclass
+class KW2(KW):
+    more: str = "m"
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class FR:
+    a: int
+    b: str = "q"
+
+    def with_a(self, a):
+        return dataclasses.replace(self, a=a)
+
+
+def test_slots():
+    def program():
+        e = SlotSub()
+
+        def f(x):
+            sl = SlotSub()
+            del sl.b
+            e.b += 1
+            d = SD(1)
+            d.c.append(x)
+            d.b = 5
+            return x + e.b, hasattr(sl, "b"), sl.a, d.b, d.c, repr(SD(2)), SD(1) == SD(1), SD(1)
+
+        def g(x):
+            r = f(x)
+            return r[:-1], r[-1].a, type(r[-1]).__name__
+
+        return g, [(X,), (X,)], lambda: (e.a, e.b)
+
+    same(program)
+
+
+def test_dataclasses():
+    def f(x):
+        k = KW(a=1, iv=9, n=x)
+        k2 = KW2(a=2, more="z")
+        fr = FR(3).with_a(5)
+        nested = KW(a=1, n=[FR(1)])
+        return (
+            x + k.z,
+            k.cv,
+            repr(KW(a=1)),
+            k2.z,
+            k2.more,
+            fr.a,
+            FR(1) < FR(2),
+            FR(1) == FR(1),
+            [q.name for q in dataclasses.fields(KW2)],
+            dataclasses.is_dataclass(k),
+            dataclasses.is_dataclass(KW),
+            dataclasses.asdict(KW(a=1, n=[1])),
+            dataclasses.astuple(FR(2)),
+            dataclasses.asdict(nested)["n"][0]["a"],
+        )
+
+    twice(f)
+
+
+def test_dataclass_key():
+    def f(x):
+        d = {FR(1): 2}
+        return x + d[FR(1)]
+
+    twice(f, fullgraph=False)
+
+
+def test_enum_more():
+    class C(enum.IntEnum):
+        A = 1
+        B = 2
+
+    class S(str, enum.Enum):
+        X = "x"
+        Y = "y"
+
+        @property
+        def up(self):
+            return self.value.upper()
+
+        @classmethod
+        def dflt(cls):
+            return cls.X
+
+        def __str__(self):
+            return "S!" + self.name
+
+    class F(enum.Flag):
+        P = enum.auto()
+        Q = enum.auto()
+
+    class Au(enum.Enum):
+        @staticmethod
+        def _generate_next_value_(n, *a):
+            return n.lower()
+
+        ONE = enum.auto()
+
+    def f(x, e=C.A):
+        d = {C.A: 1, S.X: 2}
+        return (
+            x * C.B,
+            C.A < C.B,
+            C(2).name,
+            S("x").up,
+            S.dflt() is S.X,
+            str(S.Y),
+            S.X == "x",
+            d["x"],
+            (F.P | F.Q).value,
+            F.P in (F.P | F.Q),
+            Au.ONE.value,
+            [m.value for m in S],
+            C.A + 1,
+            isinstance(C.A, int),
+            e is C.A,
+            S.__members__["Y"].value,
+            len(S),
+            hasattr(S, "Z"),
+            f"{C.A}",
+            list(C),
+            e == 1,
+            bool(F.P & F.Q),
+        )
+
+    twice(f, fullgraph=False)
+
+
+def test_property_on_instance_of_new_with_exception():
+    class Q:
+        @property
+        def bad(self):
+            raise AttributeError("inner")
+
+        def __getattr__(self, n):
+            return ("ga", n)
+
+    twice(lambda x: (x, Q().bad, Q().zzz))
+
+
+def test_class_body_in_function():
+    def f(x):
+        class L:
+            k = 2
+
+            def go(self, y):
+                return y * self.k
+
+        return L().go(x)
+
+    twice(f, fullgraph=False)

@@ -1,0 +1,313 @@
+"""Objects that refer to each other, copies, functions with attributes, modules of unusual shape, against eager."""
+
+import copy
+import functools
+import types
+import weakref
+
+import torch
+from torch import nn
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+def twice(function, **options):
+    same(lambda: (function, [(X,), (X,)]), **options)
+
+
+class Impl:
+    def go(self):
+        return 3
+
+
+def test_alias_and_cycles():
+    def program():
+        a, b = Impl(), Impl()
+        a.items = [1]
+        b.items = a.items
+        a.me = a
+
+        def f(x):
+            a.items.append(2)
+            b.items.append(3)
+            n = Impl()
+            n.me = n
+            n.other = a
+            a.new = n
+            return x + len(a.items), a.items is b.items, a.me is a, n.me.me is n
+
+        return f, [(X,), (X,)], lambda: (a.items, a.items is b.items, a.new.me is a.new, a.new.other is a)
+
+    same(program)
+
+
+def test_returned_objects_share():
+    def program():
+        a = Impl()
+        a.l = [X]
+
+        def f(x):
+            n = Impl()
+            n.t = x * 2
+            n.l = a.l
+            m = Impl()
+            m.n = n
+            m.t = n.t
+            return m, n, n.t
+
+        def g(x):
+            m, n, t = f(x)
+            return m.n is n, m.t is n.t, n.t is t, n.l is a.l, t
+
+        return f if 0 else g, [(X,), (X,)]
+
+    same(program)
+
+    # whole frame returning objects
+    def program2():
+        a = Impl()
+        a.l = [X]
+
+        def f(x):
+            n = Impl()
+            n.t = x * 2
+            n.l = a.l
+            m = Impl()
+            m.n = n
+            m.t = n.t
+            return [m.n is n, m, n, n.t]
+
+        return f, []
+
+    fn, _ = program2()
+    import minicompile
+
+    out = minicompile.compile(fn, backend="eager", fullgraph=True)(X)
+    assert out[1].n is out[2] and out[1].t is out[3] and out[2].t is out[3] and type(out[1]) is Impl
+
+
+class WR:
+    pass
+
+
+def test_weakref():
+    def program():
+        o = WR()
+        o.v = 2
+        r = weakref.ref(o)
+
+        def f(x):
+            return x + r().v
+
+        def ch():
+            o.v = 3
+
+        return f, [(X,), ch, (X,)]
+
+    same(program)
+
+
+class MyMod(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+        self.extra = {"k": nn.ReLU()}
+        self.lst = [nn.Linear(3, 3)]
+        self.layer0 = nn.Tanh()
+        self.layer1 = nn.Sigmoid()
+        self.shape = (3,)
+        self.fn = torch.relu
+        self.cfg = types.SimpleNamespace(scale=2.0, act="relu")
+
+    def __getattr__(self, n):
+        if n == "magic":
+            return 42
+        return super().__getattr__(n)
+
+    def __setattr__(self, n, v):
+        super().__setattr__(n, v)
+
+    @property
+    def w2(self):
+        return self.lin.weight * 2
+
+    def helper(self, x):
+        return x + 1
+
+    def forward(self, x):
+        x = self.lin(x) + self.magic
+        for i in range(2):
+            x = getattr(self, f"layer{i}")(x)
+        x = self.extra["k"](x) + self.lst[0](x)
+        for n, m in self._modules.items():
+            x = x + len(n)
+        for n, m in self.named_modules():
+            x = x + isinstance(m, nn.Linear)
+        y = []
+        self.apply(lambda m: y.append(type(m).__name__))
+        self.note = len(y)
+        act = getattr(nn.functional, self.cfg.act)
+        return (
+            self.helper(act(x)).reshape(self.shape) * self.cfg.scale + self.w2.sum(),
+            y,
+            self.lin.weight.shape,
+            self.lin.weight.requires_grad,
+            next(self.parameters()).dtype,
+        )
+
+
+def test_mymod():
+    def program():
+        m = MyMod()
+
+        def ch():
+            m.cfg.scale = 3.0
+
+        def ch2():
+            m.extra["k"] = nn.Tanh()
+
+        def ch3():
+            m.lst.append(nn.Linear(3, 3))
+
+        return m, [(X,), ch, (X,), ch2, (X,), ch3, (X,)], lambda: m.note
+
+    same(program)
+
+
+def test_module_misc():
+    def program():
+        m = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+        def f(x):
+            y = m(x)
+            z = m[0].weight.data.sum()
+            m[0].weight.data.mul_(1.5) if 0 else None
+            a = m[:1](x)
+            b = m[-1](x)
+            e = [t for t in m]
+            return y + z, a, b, len(e), m[0].in_features, nn.Linear in [type(k) for k in m], m is m, hash(1)
+
+        return f, [(X,), (X,)]
+
+    same(program)
+
+
+def test_module_list_ops():
+    def program():
+        ml = nn.ModuleList([nn.Linear(3, 3)])
+        md = nn.ModuleDict({"a": nn.ReLU()})
+
+        def f(x):
+            if len(ml) < 2:
+                ml.append(nn.Identity())
+            for l in ml:
+                x = l(x)
+            for k in md:
+                x = md[k](x)
+            for k, v in md.items():
+                x = v(x)
+            return (
+                x,
+                "a" in md,
+                list(md.keys()),
+                len(ml),
+                [i for i, _ in enumerate(ml)],
+                [type(a).__name__ for a in reversed(ml)],
+            )
+
+        return f, [(X,), (X,)], lambda: (len(ml), list(ml._modules))
+
+    same(program, fullgraph=False)
+
+
+def test_module_attr_write():
+    mod = types.ModuleType("modx")
+    mod.val = 1
+    mod.helper = lambda x: x + mod.val
+
+    def program():
+        mod.val = 1
+
+        def f(x):
+            mod.val += 1
+            return x + mod.helper(1)
+
+        def ch():
+            mod.val = 10
+
+        return f, [(X,), ch, (X,)], lambda: mod.val
+
+    same(program)
+
+
+def test_functions_attrs():
+    def g(x):
+        return x * g.k
+
+    g.k = 3
+
+    def program():
+        g.k = 3
+
+        def f(x):
+            g.calls = getattr(g, "calls", 0) + 1
+
+            def h(y):
+                return y + h.z
+
+            h.z = 5
+            return g(x) + h(x), h.__name__, g.__name__, g.__module__
+
+        def ch():
+            g.k = 4
+
+        return f, [(X,), ch, (X,)], lambda: g.__dict__.pop("calls", None)
+
+    same(program)
+
+
+def test_callable_objects_and_partial():
+    class Call:
+        def __init__(self, k):
+            self.k = k
+
+        def __call__(self, x, m=1):
+            return x * self.k * m
+
+    def program():
+        c = Call(2)
+        p = functools.partial(c, m=3)
+        table = {"a": c, "b": torch.relu}
+
+        def f(x):
+            return (
+                c(x) + p(x) + table["a"](x) + list(map(Call(3), [x]))[0] + functools.reduce(lambda a, b: a + b, [x, x]),
+                callable(c),
+                p.func is c,
+            )
+
+        def ch():
+            c.k = 5
+
+        return f, [(X,), ch, (X,)]
+
+    same(program)
+
+
+def test_getstate_copy():
+    def program():
+        o = Impl()
+        o.a = [1]
+        o.t = 3
+
+        def f(x):
+            c = copy.copy(o)
+            d = copy.deepcopy(o)
+            c.t = 4
+            d.a.append(2)
+            return x + c.t, c.a is o.a, d.a, type(d) is Impl, o.t
+
+        return f, [(X,), (X,)], lambda: o.__dict__
+
+    same(program)
