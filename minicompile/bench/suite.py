@@ -49,7 +49,7 @@ def run(entry, mode, settings):
     return row
 
 
-def _build(entry, mode, settings):
+def build(entry, mode, settings):
     """(model, arguments, keyword arguments, loss of an output)."""
     model, batch = entry.build(settings.size, settings.device)
     if settings.dtype != torch.float32:
@@ -64,7 +64,7 @@ def _cast(values, dtype):
     return tuple(v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in values)
 
 
-def _step(call, args, kwargs, loss, mode):
+def step(call, args, kwargs, loss, mode):
     """A function without arguments that is timed: a forward under no_grad, or forward, loss and backward."""
 
     def infer():
@@ -81,13 +81,13 @@ def _step(call, args, kwargs, loss, mode):
 
 
 def _fill(row, entry, mode, settings):
-    model, args, kwargs, loss = _build(entry, mode, settings)
+    model, args, kwargs, loss = build(entry, mode, settings)
 
     def compiler(module):
         """Compile, and make the first call, timed and counted, without a trace in the module's buffers."""
         compiled, state = minicompile.compile(module, backend=settings.backend), copy.deepcopy(module.state_dict())
         began = time.perf_counter()
-        _step(compiled, args, kwargs, loss, mode)()
+        step(compiled, args, kwargs, loss, mode)()
         row["first_call_s"] = time.perf_counter() - began
         row.update(minicompile.stats())
         module.load_state_dict(state)
@@ -106,9 +106,9 @@ def _fill(row, entry, mode, settings):
 
 
 def _time(row, model, compiled, rest, settings):
-    variants = {"eager": _step(model, *rest), "ours": _step(compiled, *rest)}
+    variants = {"eager": step(model, *rest), "ours": step(compiled, *rest)}
     if settings.torch_compile:
-        variants["torch"] = _step(torch.compile(model), *rest)
+        variants["torch"] = step(torch.compile(model), *rest)
     timings = timing.interleaved(variants, settings.device, settings.rounds)
     for name, measured in timings.items():
         row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
@@ -121,7 +121,7 @@ def torch_graphs(entry, mode, settings):
     """Into how many graphs torch.compile captures the same call.  Nothing is compiled, and small sizes will do."""
     counter = CompileCounter()
     small = dataclasses.replace(settings, size="small", device="cpu", dtype=torch.float32)
-    model, args, kwargs, _ = _build(entry, mode, small)
+    model, args, kwargs, _ = build(entry, mode, small)
     with torch.no_grad() if mode == "inference" else contextlib.nullcontext():
         torch.compile(model, backend=counter)(*args, **kwargs)
     torch.compiler.reset()

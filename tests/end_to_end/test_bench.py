@@ -1,0 +1,122 @@
+"""The benchmark and the demo: timing arithmetic, tables, the command line, and the stage report."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from minicompile import bench, record
+from minicompile.bench import __main__ as command
+from minicompile.bench import demo, suite, tables, timing
+from minicompile.bench.models import ZOO
+
+
+def test_a_sleep_is_measured_and_variants_take_turns():
+    order = []
+
+    def variant(name, seconds):
+        def run():
+            order.append(name)
+            time.sleep(seconds)
+
+        return run
+
+    timings = timing.interleaved({"slow": variant("slow", 0.02), "fast": variant("fast", 0.005)}, rounds=4, sample_ms=1)
+    assert 19 < timings["slow"].median < 60 and 4.9 < timings["fast"].median < 19
+    middle, low, high = timing.ratio(timings["slow"], timings["fast"])
+    assert 1.5 < middle < 8 and low <= middle <= high
+    assert order[8:] == ["slow", "fast", "fast", "slow"] * 2, "after warm-up the order rotates"
+
+
+def test_the_ratio_is_of_rounds_not_of_medians():
+    """A machine that is half as fast in one round slows both variants down; the ratio does not move."""
+    base, other = timing.Timing([2.0, 4.0, 2.0, 2.0]), timing.Timing([1.0, 2.0, 1.0, 1.0])
+    assert timing.ratio(base, other)[0] == 2.0
+
+
+def test_table_is_aligned_markdown():
+    rows = [{"model": "gpt", "graphs": 1, "ratio": 2.345}, {"model": "resnet18", "graphs": 12, "ratio": None}]
+    assert tables.table(rows).splitlines() == [
+        "| model    | graphs | × eager |",
+        "|----------|-------:|--------:|",
+        "| gpt      |      1 |    2.35 |",
+        "| resnet18 |     12 |       – |",
+    ]
+
+
+def test_a_row_is_checked_counted_and_timed():
+    row = suite.run(ZOO["vae"], "inference", suite.Settings(rounds=3))
+    assert row["correct"] == "yes", row
+    assert (row["graphs"], row["torch_graphs"], row["graph_breaks"]) == (1, 1, 0)
+    assert row["kernels"] > 0 and row["ratio"] > 0 and len(row["ours_samples_ms"]) == 3
+
+
+def test_a_wrong_model_is_a_row_not_a_crash(monkeypatch):
+    monkeypatch.setattr(suite.minicompile, "compile", lambda model, **options: Wrong(model))
+    row = suite.run(ZOO["mlp_mixer"], "inference", suite.Settings(timed=False))
+    assert row["correct"] == "no" and "output: error" in row["note"] and "AssertionError" in row["traceback"]
+
+
+class Wrong(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x) * 1.01
+
+
+def test_the_command_line(tmp_path, capsys):
+    file = tmp_path / "numbers.json"
+    arguments = ["--models", "vae", "--mode", "training", "--size", "small", "--no-time", "--json", str(file)]
+    assert command.main(arguments) == 0
+    printed, found = capsys.readouterr().out, json.loads(file.read_text())
+    assert "| vae   | training | yes     |" in printed
+    assert found["torch"] == torch.__version__ and found["cpu"] and found["size"] == "small"
+    assert [row["model"] for row in found["rows"]] == ["vae"]
+    for wrong, text in ((["--models", "no_such"], "no model matches"), (["--mode", "x"], "the modes are")):
+        with pytest.raises(SystemExit):
+            command.main(wrong)
+        assert text in capsys.readouterr().err
+
+
+def test_the_demo_writes_a_report_of_every_stage(tmp_path):
+    assert demo.main(["--size", "small", "--rounds", "3", "--device", "cpu", "--out", str(tmp_path)]) == 0
+    frames = sorted(path for path in tmp_path.iterdir() if path.is_dir())
+    assert [path.name for path in frames] == ["01_GPT.forward", "02_GPT.forward"]
+    names = {path.name for path in frames[0].iterdir()}
+    assert {"1_graph.py", "1_guards.txt", "1_bytecode.txt", "2_aten.txt", "3_loops.txt", "4_fusion.txt"} <= names
+    assert {"5_kernels.cpp", "6_wrapper.py"} <= names
+    assert {"5_kernels_forward.cpp", "5_kernels_backward.cpp"} <= {path.name for path in frames[1].iterdir()}
+    text = (frames[0] / "1_graph.py").read_text()
+    assert "scaled_dot_product_attention" in text and "layer_norm" in text
+    assert "training" in (frames[0] / "1_guards.txt").read_text()
+    page = (tmp_path / "index.html").read_text()
+    assert "02_GPT.forward/5_kernels_backward.cpp" in page and "<script" not in page
+    for line in (tmp_path / "index.md").read_text().splitlines():
+        if line.startswith("- ["):
+            assert (tmp_path / line.split("](")[1].split(")")[0]).is_file(), line
+
+
+def test_a_report_of_a_break_and_a_recompile(tmp_path):
+    import minicompile
+
+    @minicompile.compile
+    def f(x, scale):
+        y = x * scale
+        print(end="")
+        return y + 1
+
+    for scale in (2, 3):
+        f(torch.ones(3), scale)
+    bench.report.write(tmp_path, record.compilations, summary="two calls")
+    text = (tmp_path / "index.md").read_text()
+    assert "two calls" in text and "graph break: " in text and "recompiled because " in text
+
+
+def test_python_dash_m_names_its_commands():
+    done = subprocess.run([sys.executable, "-m", "minicompile", "no_such"], capture_output=True, text=True)
+    assert done.returncode == 2 and "usage: python -m minicompile {demo,bench}" in done.stderr
