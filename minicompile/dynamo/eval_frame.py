@@ -49,7 +49,7 @@ class Capture:
     break_error: errors.Unsupported | None
 
     def __repr__(self):
-        graph = self.graph_module.print_readable(print_output=False) if self.graph_module is not None else "no graph"
+        graph = self.graph_module.code.strip() if self.graph_module is not None else "no graph"
         broke = f"\ngraph break: {self.break_error}" if self.break_error is not None else ""
         return f"capture of {self.code.co_qualname}\n{graph}\nguards:\n{self.guards!r}{broke}"
 

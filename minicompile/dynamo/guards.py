@@ -11,6 +11,7 @@ however many guards lie below it.
 
 import dataclasses
 import math
+import os
 import reprlib
 import struct
 
@@ -199,7 +200,7 @@ class Guard:
         return text
 
     def __repr__(self):
-        return f"{self}  # {self.user_location}" if self.user_location else str(self)
+        return f"{self}  # {os.path.basename(self.user_location)}" if self.user_location else str(self)
 
 
 def describe_tensor(expected, kind):

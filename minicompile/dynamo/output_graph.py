@@ -7,6 +7,7 @@ Mirrors `torch/_dynamo/output_graph.py`.  Taught in chapter 03.
 
 import dataclasses
 import functools
+import linecache
 
 import torch
 from torch import fx
@@ -47,13 +48,28 @@ class OutputGraph:
         self.graph_module = None
         self.constants = {}  # tensors made by code outside the graph, as attributes of the GraphModule
 
-    @property
-    def user_location(self):
-        """file:line of the innermost running frame that is not torch's own code."""
+    def user_frame(self):
+        """The innermost running frame that is not torch's own code."""
         frame = self.current_translator
         while frame is not None and frame.parent is not None and "/torch/" in frame.code.co_filename:
             frame = frame.parent
+        return frame
+
+    @property
+    def user_location(self):
+        """file:line of the user's frame."""
+        frame = self.user_frame()
         return frame.location() if frame is not None else ""
+
+    @property
+    def stack_trace(self):
+        """The user's line, in the form in which FX prints it beside a node."""
+        frame = self.user_frame()
+        if frame is None:
+            return ""
+        code, line = frame.code, frame.current.line or frame.code.co_firstlineno
+        text = linecache.getline(code.co_filename, line).strip()
+        return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n    {text}'
 
     # --- values -------------------------------------------------------------------------------------
     def lazy(self, value, source):
@@ -72,7 +88,7 @@ class OutputGraph:
     def create_node(self, op, target, args=(), kwargs=None):
         """Add a graph operation and note the user's line on it."""
         node = self.graph.create_node(op, target, args, kwargs or {})
-        node.meta["stack_trace"] = self.user_location
+        node.meta["stack_trace"] = self.stack_trace
         return node
 
     def add_input(self, tensor, source):

@@ -184,6 +184,22 @@ class reversed_by_index(Iterator):
         return self.obj[self.index + 1]
 
 
+class late_iterator(Iterator):
+    """An iterator over a container (of a dict: "keys", "values" or "items") that is opened when it is first used."""
+
+    def __init__(self, container, kind, backwards, position):
+        self.container, self.kind, self.backwards, self.position = container, kind, backwards, position
+        self.iterator = iter(()) if position is None else None
+
+    def __next__(self):
+        if self.iterator is None:
+            view = self.container if self.kind == "elements" else getattr(self.container, self.kind)()
+            self.iterator = reversed(view) if self.backwards else iter(view)
+            for _ in range(self.position):
+                next(self.iterator)
+        return next(self.iterator)
+
+
 class count(Iterator):
     def __init__(self, start=0, step=1):
         self.value, self.step = start, step
@@ -401,12 +417,15 @@ class groupby(Iterator):
         self.item = self.item_key = self.group_key = _Missing
         self.group = None  # the one that has been given last; older ones are empty
 
+    def in_group(self, key):
+        return self.item_key is key or self.item_key == key
+
     def advance(self):
         self.item = next(self.rest)
         self.item_key = self.item if self.key is None else self.key(self.item)
 
     def __next__(self):
-        while self.item_key is self.group_key or self.item_key == self.group_key:
+        while self.item_key is _Missing or self.group_key is not _Missing and self.in_group(self.group_key):
             self.advance()
         self.group_key = self.item_key
         self.group = _Group(self, self.group_key)
@@ -424,7 +443,7 @@ class _Group(Iterator):
         if self.started:
             groups.advance()
         self.started = True
-        if not (groups.item_key is self.key or groups.item_key == self.key):
+        if not groups.in_group(self.key):
             raise StopIteration
         return groups.item
 

@@ -8,6 +8,7 @@ from .costs import draw_costs as draw_costs
 from .costs import load_costs as load_costs
 from .costs import measure_costs as measure_costs
 from .graphs import draw_graph as draw_graph
+from .machine import print_versions as print_versions
 from .picture import Picture as Picture
 from .show import show_source as show_source
 from .show import show_text as show_text

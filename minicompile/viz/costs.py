@@ -3,13 +3,16 @@
 Goes in: a chain of operators and sizes.  Comes out: seconds for each cost, and one bar a size.
 Mirrors nothing in PyTorch.  Taught in chapter 00.
 
-How each is measured.  Python + dispatch: an operator on one element, where nothing else is left to do.  Launch (GPU
-only): what the device needs to start one more kernel, from an empty kernel in a CUDA graph's stead: recorded with the
-figures. Memory traffic: bytes that the chain reads and writes, at the rate of a plain copy of the same size.
+How each is measured.  Python + dispatch: the chain on one element, where nothing else is left to do.  Launch (GPU
+only): the chain on one element replayed from a CUDA graph, where neither Python nor the dispatcher runs.  Memory
+traffic: a plain copy of the same size, once for each operator.  Arithmetic is what remains.
+
+`python -m minicompile.viz.costs FILE` records the figures of the GPU that it runs on.
 """
 
 import dataclasses
 import json
+import sys
 import time
 
 import torch
@@ -32,9 +35,9 @@ class Costs:
 
     @property
     def parts(self):
-        """{name: seconds}; what the three do not explain is arithmetic."""
-        rest = max(self.total - self.dispatch - self.launch - self.memory, 0.0)
-        values = (self.dispatch, self.launch, self.memory, rest)
+        """{name: seconds}.  On a GPU the host runs ahead, so that dispatch costs only where it outlasts the device."""
+        known = max(self.dispatch, self.launch + self.memory) if self.launch else self.dispatch + self.memory
+        values = (self.dispatch, self.launch, self.memory, max(self.total - known, 0.0))
         return dict(zip(style.COST_COLOURS, values))
 
     def __repr__(self):
@@ -42,35 +45,62 @@ class Costs:
         return f"{self.elements:>10,} elements: {1e6 * self.total:.1f} us = {parts}"
 
 
-def best_time(function, repeats=7, seconds=0.02):
+def best_time(function, repeats=7, seconds=0.02, wait=lambda: None):
     """The least time of one call, in seconds: the calls of a repeat are as many as fit into `seconds`."""
     function()
+    wait()
     start = time.perf_counter()
     function()
+    wait()
     count = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
         for _ in range(count):
             function()
+        wait()
         times.append((time.perf_counter() - start) / count)
     return min(times)
 
 
-def measure_costs(chain, operators, sizes):
-    """Costs of `chain(x)` (a function of `operators` elementwise operators) on the CPU, one for each size."""
-    tiny = torch.rand(1)
-    dispatch = best_time(lambda: chain(tiny))
+def measure_costs(chain, operators, sizes, device="cpu"):
+    """Costs of `chain(x)`, a function of `operators` elementwise float32 operators, for each size (in elements)."""
+    gpu = device == "cuda"
+    machine = torch.cuda.get_device_name() if gpu else "this CPU"
+    wait = torch.cuda.synchronize if gpu else lambda: None
+    tiny = torch.rand(1, device=device)
+    dispatch = best_time(lambda: chain(tiny), wait=wait)
+    launch = best_time(replay_of(chain, tiny), wait=wait) if gpu else 0.0
+    tiny_copy = best_time(lambda: tiny.copy_(tiny), wait=wait)
     rows = []
     for elements in sizes:
-        x = torch.rand(elements)
+        x = torch.rand(elements, device=device)
         y = torch.empty_like(x)
-        copy = best_time(lambda: y.copy_(x)) - best_time(lambda: y[:1].copy_(tiny))
-        total = best_time(lambda: chain(x))
-        rows.append(
-            Costs("this CPU", elements, operators, total, min(dispatch, total), 0.0, max(copy, 0.0) * operators)
-        )
+        copy = max(best_time(lambda x=x, y=y: y.copy_(x), wait=wait) - tiny_copy, 0.0)
+        total = best_time(lambda x=x: chain(x), wait=wait)
+        rows.append(Costs(machine, elements, operators, total, min(dispatch, total), launch, copy * operators))
     return rows
+
+
+def replay_of(chain, x):
+    """The chain's kernels as a CUDA graph: what is left when nobody has to issue them one by one."""
+    graph = torch.cuda.CUDAGraph()
+    chain(x)
+    with torch.cuda.graph(graph):
+        chain(x)
+    return graph.replay
+
+
+def record_costs(path, sizes=(1_000, 1_000_000, 100_000_000)):
+    """Measure chapter 00's chain on the GPU here and write the rows as JSON."""
+
+    def chain(x):
+        return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+    rows = measure_costs(chain, 9, sizes, "cuda")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump([dataclasses.asdict(row) for row in rows], file, indent=1)
+    print("\n".join(map(repr, rows)))
 
 
 def load_costs(path):
@@ -109,3 +139,7 @@ def draw_costs(rows, title="Where eager's time goes"):
 def readable(seconds):
     """`3.2 us`, `4.1 ms`."""
     return f"{1e6 * seconds:.1f} us" if seconds < 1e-3 else f"{1e3 * seconds:.1f} ms"
+
+
+if __name__ == "__main__":
+    record_costs(sys.argv[1])

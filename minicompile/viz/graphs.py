@@ -52,15 +52,15 @@ def _dot_lines(graph, colour, title):
     yield "digraph G {"
     yield f'bgcolor="{style.CARD}"; rankdir=TB; nodesep=0.25; ranksep=0.3; fontname="DejaVu Sans"; fontsize=14;'
     yield f'label="{title}"; labelloc=t;' if title else ""
-    yield f'node [shape=box, style="rounded,filled", fontname="DejaVu Sans", fontsize=12, color="{style.MUTED}", height=0.3];'
+    yield 'node [shape=box, style="rounded,filled", fontname="DejaVu Sans", fontsize=12, height=0.3];'
+    yield f'node [color="{style.MUTED}"];'
     yield f'edge [color="{style.MUTED}", arrowsize=0.6];'
     ids = {node: f"n{k}" for k, node in enumerate(graph.nodes)}
     for node, name in ids.items():
         value = node.meta.get("val", node.meta.get("example_value"))
         head = "output" if node.op == "output" else node.name if node.op == "placeholder" else target_name(node.target)
-        rows = f"<B>{escape(head)}</B>" + (
-            f'<BR/><FONT POINT-SIZE="10">{describe(value)}</FONT>' if describe(value) else ""
-        )
+        facts = describe(value)
+        rows = f"<B>{escape(head)}</B>" + (f'<BR/><FONT POINT-SIZE="10">{facts}</FONT>' if facts else "")
         yield f'{name} [label=<{rows}>, fillcolor="{colour(node) or KIND_COLOURS[node.op]}"];'
         for source in node.all_input_nodes:
             yield f"{ids[source]} -> {name};"
@@ -82,7 +82,7 @@ def render(dot, text, alt):
         if not _missing_reported:
             _missing_reported = True
             warnings.warn(
-                "Graphviz is missing, graphs are shown as DOT text; install `graphviz` or `pip install pygraphviz`",
+                "Graphviz is missing, so graphs are shown as DOT text: install `graphviz` or pygraphviz",
                 stacklevel=3,
             )
         return DotText(dot, text, alt)

@@ -52,9 +52,8 @@ class Canvas:
         self.width, self.height, self.parts = width, height, []
 
     def box(self, x, y, width, height, fill, stroke="none", radius=6):
-        self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius}" fill="{fill}" stroke="{stroke}"/>'
-        )
+        place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+        self.parts.append(f'<rect {place} rx="{radius}" fill="{fill}" stroke="{stroke}"/>')
 
     def polygon(self, points, fill, stroke="none"):
         text = " ".join(f"{x:g},{y:g}" for x, y in points)
@@ -67,9 +66,9 @@ class Canvas:
 
     def text(self, x, y, text, size=13, colour=style.INK, anchor="start", mono=False, bold=False):
         family, weight = (style.MONO if mono else style.SANS), ("bold" if bold else "normal")
+        font = f'font-family="{family}" font-size="{size:g}" font-weight="{weight}" fill="{colour}"'
         self.parts.append(
-            f'<text x="{x:g}" y="{y:g}" font-family="{family}" font-size="{size:g}" font-weight="{weight}" fill="{colour}" '
-            f'text-anchor="{anchor}" xml:space="preserve">{escape(text)}</text>'
+            f'<text x="{x:g}" y="{y:g}" {font} text-anchor="{anchor}" xml:space="preserve">{escape(text)}</text>'
         )
 
     def picture(self, text, alt):

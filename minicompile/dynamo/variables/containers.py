@@ -293,6 +293,12 @@ class MutableSequence(Sequence):
     def key(self):
         unsupported("unhashable key", f"a {self.cls.__name__} as a dict key or set element")
 
+    def reconstruct(self, codegen):
+        items = self.items
+        if contains_itself(self):
+            self.fill, items = self.replay, ()
+        self.push_new(codegen, items)
+
     def replay(self, codegen):
         codegen.push_function(_refill)
         codegen(self)
@@ -306,8 +312,12 @@ class MutableSequence(Sequence):
 def _refill(existing, items):
     """Make an existing list or deque hold exactly these items; no method of a subclass runs."""
     base = collections.deque if isinstance(existing, collections.deque) else list
-    base.clear(existing)
-    base.extend(existing, items)
+    if len(items) == base.__len__(existing):  # keeps the iterators of a deque alive
+        for index, item in enumerate(items):
+            base.__setitem__(existing, index, item)
+    else:
+        base.clear(existing)
+        base.extend(existing, items)
 
 
 def next_or_none(tx, iterator):
@@ -330,13 +340,10 @@ class ListVariable(MutableSequence):
         self.items[:] = ordered
         return NONE
 
-    def reconstruct(self, codegen):
-        if contains_itself(self):
-            self.fill = self.replay
-            return codegen.build_list(0)
-        for item in self.items:
+    def push_new(self, codegen, items):
+        for item in items:
             codegen(item)
-        codegen.build_list(len(self.items))
+        codegen.build_list(len(items))
 
 
 def sort(tx, items, key=NONE, reverse=FALSE):
@@ -383,11 +390,9 @@ class DequeVariable(MutableSequence):
     def method_rotate(self, tx, count=ConstantVariable(1)):  # noqa: B008 (immutable)
         return self.change(tx, "rotate", plain(tx, count))
 
-    def reconstruct(self, codegen):
+    def push_new(self, codegen, items):
         codegen.push_function(collections.deque)
-        for item in self.items:
-            codegen(item)
-        codegen.build_list(len(self.items))
+        ListVariable.push_new(self, codegen, items)
         codegen.load_const(self.items.maxlen)
         codegen.call_function(2)
 

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import gc
 
+from .. import polyfills
 from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .base import unsupported
@@ -71,7 +72,14 @@ class ContainerIterator(IteratorVariable):
         codegen.call_function(3)
 
     def reconstruct(self, codegen):
-        self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
+        """Changes of an existing container are replayed later, and would end an iterator that exists by then."""
+        if self.owner not in codegen.side_effects.mutated_containers:
+            return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
+        codegen.push_function(polyfills.late_iterator)
+        codegen(self.owner)
+        for constant in (self.kind, self.backwards, self.position):
+            codegen.load_const(constant)
+        codegen.call_function(4)
 
     def replay(self, codegen):
         self.emit(codegen, move, lambda: codegen(self))
@@ -81,8 +89,11 @@ class ContainerIterator(IteratorVariable):
 class SequenceIterator(ContainerIterator):
     """Over something with live `items`: list, tuple, str, range, deque.  position: the index of the next element."""
 
+    kind = "elements"
+
     def __init__(self, owner, position=0, step=1, source=None):
         super().__init__(owner, iter if step == 1 else reversed, position, source)
+        self.backwards = step == -1
         self.step, self.size = step, len(owner.items)
 
     def advance(self, tx):
@@ -205,6 +216,8 @@ def wrap_container_iterator(output, value, source):
     position, owner = position_of(value), owner_of(value)
     output.guard("equals", CallSource(source, position_of), position)
     owner = output.wrap(owner, CallSource(source, owner_of)).realize()
+    if not isinstance(owner, BuiltinObject):
+        unsupported("existing iterator", f"an iterator over {owner!r}")
     if type(value) in KEYED_TYPES:
         return KeyedIterator(output, owner, *KEYED_TYPES[type(value)], position, source)
     return SequenceIterator(owner, position, -1 if type(value) in BACKWARD else 1, source)

@@ -4,8 +4,8 @@ Goes in: existing sets (guarded by their elements, in order), and those that the
 Comes out: the same methods, computed by CPython's own sets on the keys that stand for the elements.
 Mirrors `torch/_dynamo/variables/sets.py`.  Taught in chapter 06.
 
-The order of a set of constants is CPython's, because the keys are the constants.  Elements that hash by address have no
-order that a program could rely on: they keep the order in which they came.
+The order of a set of constants is CPython's, because `real` is a set of those constants that saw the same changes.
+Elements that hash by address have no order that a program could rely on: they keep the order in which they came.
 """
 
 import operator
@@ -18,24 +18,27 @@ from .dicts import hashable, raise_key_error, refuse_unknown_number
 
 
 class SetVariable(BuiltinObject):
-    """`items`: key -> tracker of the element, in iteration order.  cls: set or frozenset."""
+    """`items`: key -> tracker of the element, in iteration order; `real`: the keys.  cls: set or frozenset."""
 
-    def __init__(self, items, source=None, cls=set):
+    def __init__(self, items, source=None, cls=set, real=None):
         super().__init__(source)
-        self.items, self.cls = items, cls
+        self.items, self.cls, self.real = items, cls, set(items) if real is None else real
+        self.original = dict(items) if source is not None else {}
 
     @classmethod
     def of(cls, tx, trackers, kind=set):
         """A new set of these elements."""
         new = cls({}, cls=kind)
         for tracker in trackers:
-            new.items.setdefault(hashable(tx, tracker), tracker)
+            key = hashable(tx, tracker)
+            new.items.setdefault(key, tracker)
+            new.real.add(key)
         new.put_in_order()
         return new
 
     def put_in_order(self):
         if all(tracker.is_python_constant() for tracker in self.items.values()):
-            self.items = {key: self.items[key] for key in set(self.items)}
+            self.items = {key: self.items[key] for key in self.real}
 
     def is_immutable(self):
         return self.cls is frozenset and self.is_python_constant()
@@ -82,7 +85,7 @@ class SetVariable(BuiltinObject):
         return boolean(hashable(tx, item) in self.items)
 
     def method_copy(self, tx):
-        return SetVariable(dict(self.items), cls=self.cls)
+        return SetVariable(dict(self.items), cls=self.cls, real=self.real.copy())
 
     method___copy__ = method_copy
 
@@ -97,12 +100,15 @@ class SetVariable(BuiltinObject):
         if key not in self.items:
             tx.side_effects.mutated(self)
             self.items[key] = item
+            self.real.add(key)
             self.put_in_order()
         return NONE
 
     def method_discard(self, tx, item):
-        tx.side_effects.mutated(self)
-        self.items.pop(hashable(tx, item), None)
+        key = hashable(tx, item)
+        if self.items.pop(key, None) is not None:
+            tx.side_effects.mutated(self)
+            self.real.discard(key)
         return NONE
 
     def method_remove(self, tx, item):
@@ -114,11 +120,13 @@ class SetVariable(BuiltinObject):
         if not self.items:
             tx.raise_observed(KeyError, "pop from an empty set")
         tx.side_effects.mutated(self)
-        return self.items.pop(next(iter(self.items)))
+        key = next(iter(self.items))
+        self.real.discard(key)
+        return self.items.pop(key)
 
     def method_clear(self, tx):
         tx.side_effects.mutated(self)
-        self.items = {}
+        self.items, self.real = {}, set()
         return NONE
 
     def method_update(self, tx, *others):
@@ -130,34 +138,36 @@ class SetVariable(BuiltinObject):
 
     def become(self, tx, other):
         tx.side_effects.mutated(self)
-        self.items = other.items
+        self.items, self.real = other.items, other.real
         return self
 
     # --- having it again ----------------------------------------------------------------------------
-    def push_items(self, codegen):
-        for item in self.items.values():
-            codegen(item)
-        codegen.build_set(len(self.items))
 
     def reconstruct(self, codegen):
         if self.cls is frozenset:
             codegen.push_function(frozenset)
-        self.push_items(codegen)
+        for item in self.items.values():
+            codegen(item)
+        codegen.build_set(len(self.items))
         if self.cls is frozenset:
             codegen.call_function(1)
 
     def replay(self, codegen):
-        codegen.push_function(_refill)
+        codegen.push_function(_apply)
         codegen(self)
-        self.push_items(codegen)
-        codegen.call_function(2)
+        for one, other in ((self.original, self.items), (self.items, self.original)):
+            rest = [item for key, item in one.items() if key not in other]
+            for item in rest:
+                codegen(item)
+            codegen.build_tuple(len(rest))
+        codegen.call_function(3)
         codegen.pop_top()
 
 
-def _refill(existing, items):
-    """Make an existing set hold exactly these items; no method of a subclass runs."""
-    set.clear(existing)
-    set.update(existing, items)
+def _apply(existing, removed, added):
+    """Bring an existing set up to date; no method of a subclass runs."""
+    set.difference_update(existing, removed)
+    set.update(existing, added)
 
 
 def _algebra(name, symbol):
@@ -168,8 +178,9 @@ def _algebra(name, symbol):
         merged = dict(self.items)
         for row in rows:
             merged = {**row, **merged}
-        kept = set(getattr(set, name)(set(self.items), *(set(row) for row in rows)))
-        result = SetVariable({key: item for key, item in merged.items() if key in kept}, cls=self.cls)
+        reals = [o.realize().real if isinstance(o.realize(), SetVariable) else row for o, row in zip(others, rows)]
+        kept = getattr(set, name)(self.real, *reals)
+        result = SetVariable({k: item for k, item in merged.items() if k in kept}, cls=self.cls, real=kept)
         result.put_in_order()
         return result
 
@@ -236,4 +247,4 @@ def wrap_set(output, value, source):
     for index, element in enumerate(value):
         tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
         items[tracker.key()] = tracker
-    return SetVariable(items, source, type(value))
+    return SetVariable(items, source, type(value), set(value) if set(items) == value else None)
