@@ -4,6 +4,8 @@
 Mirrors `torch/_functorch/aot_autograd.py`.  Taught in chapter 08.
 """
 
+import torch
+
 from .. import record
 from ..errors import Unsupported
 from . import runtime
@@ -29,11 +31,11 @@ def compile(
             record.counters["aot_rejected"] += 1
             return runtime.eager(gm)
     record.log("aot", "%s", graph)
+    ambient = torch._C._is_any_autocast_enabled()
+    adapt = (lambda f: runtime.without_autocast(runtime.boxed(f))) if ambient else runtime.boxed
     examples = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
     if graph.backward is None:
-        return runtime.build(
-            graph, gm, runtime.boxed((inference_compiler or forward_compiler)(graph.forward, examples))
-        )
-    forward = runtime.boxed(forward_compiler(graph.forward, examples))
+        return runtime.build(graph, gm, adapt((inference_compiler or forward_compiler)(graph.forward, examples)))
+    forward = adapt(forward_compiler(graph.forward, examples))
     backward = runtime.LazyBackward(graph, backward_compiler or forward_compiler)
     return runtime.build(graph, gm, runtime.autograd_function(graph, forward, backward))

@@ -6,7 +6,6 @@ the joint graph, its split into `forward` and `backward`, and the tensors saved 
 Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08.
 """
 
-import contextlib
 import dataclasses
 
 import torch
@@ -46,6 +45,7 @@ class AOTGraph:
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that each output of `backward` reads
     input_needs_grad: list = dataclasses.field(default_factory=list)
     input_is_tensor: list = dataclasses.field(default_factory=list)
+    numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds
     grad_enabled: bool = False  # grad mode when the graph was captured, which is grad mode when it runs
     result_count: int = 0  # forward's outputs before the saved ones
     fake_mode: object = None
@@ -116,20 +116,10 @@ def new_tangent(index, like):
     return FunctionalTensor.to_functional(fake)
 
 
-@contextlib.contextmanager
-def no_autocast():
-    """Backward operators run in the types that the forward chose: autocast must not cast again."""
-    guard = torch._C._DisableAutocast()
-    try:
-        yield
-    finally:
-        del guard
-
-
 def differentiate(targets, sources, tangents):
     """The gradients.  Eager refuses some programs only when their backward runs; those stay eager."""
     try:
-        with no_autocast():
+        with torch._C._DisableAutocast():  # backward operators run in the types that the forward chose
             return torch.autograd.grad(targets, sources, tangents, allow_unused=True)
     except RuntimeError as error:
         if "modified by an inplace operation" not in str(error):
@@ -200,7 +190,7 @@ def trace(gm, inputs, decompositions=None):
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
     program = recording.program
     result_count = len(program.mutations) + len(program.results)
-    functional = tidy(traced, names, recording)
+    functional = tidy(traced, dict(zip(names, fakes, strict=True)), recording)
     optimize(functional, result_count)
     forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
@@ -214,6 +204,7 @@ def trace(gm, inputs, decompositions=None):
         grad_inputs=list(recording.grad_inputs),
         input_needs_grad=[needs_grad(f) for f in fakes],
         input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
+        numbers={i: v for i, v in enumerate(inputs) if isinstance(v, int | float | bool)},
         grad_enabled=grad_enabled,
         fake_mode=fake_mode,
         node_counts={"traced": len(traced.graph.nodes), "optimized": len(functional.nodes)},
@@ -225,14 +216,15 @@ def trace(gm, inputs, decompositions=None):
     return graph
 
 
-def tidy(traced, names, recording):
+def tidy(traced, inputs, recording):
     """Name the placeholders after the user's, put the tangents behind them, mark what is forward and what backward."""
     graph, environment = fx.Graph(), {}
     nodes = list(traced.graph.nodes)
     places = [n for n in nodes if n.op == "placeholder"]
-    for node, name in zip(places, names, strict=False):
+    for node, name in zip(places, inputs, strict=False):
         environment[node] = graph.placeholder(name)
-    for node in places[len(names) :]:
+        node.meta.setdefault("val", inputs[name])
+    for node in places[len(inputs) :]:
         environment[node] = graph.placeholder(node.target)
     for node in nodes:
         if node.op == "output":

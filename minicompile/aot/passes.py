@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 aten = torch.ops.aten
-COPIES = {aten.clone.default, aten._to_copy.default}
+COPIES = {aten.clone.default: 0, aten._to_copy.default: 0, aten.copy.default: 1}  # which argument is copied
 LOSSLESS = {  # casting to any of these and back gives the same bits
     torch.bfloat16: {torch.float32, torch.float64},
     torch.float16: {torch.float32, torch.float64},
@@ -32,7 +32,7 @@ def returns_view(target):
 
 def is_view(node):
     """A view of its first argument; so is an item of a split."""
-    if node.op != "call_function":
+    if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
         return False
     return is_view(node.args[0]) if node.target is operator.getitem else returns_view(node.target)
 
@@ -124,17 +124,18 @@ def remove_copies(graph, escape):
     The user's own copy of an input stays: it protects what backward needs from later writes to that input.
     """
     for node in list(graph.nodes):
-        if node.target not in COPIES or not same_tensor(node, node.args[0]):
+        source = node.args[COPIES[node.target]] if node.target in COPIES else None
+        if not isinstance(source, fx.Node) or not same_tensor(node, source):
             continue
-        protects = base_of(node.args[0]).op == "placeholder" and not node.meta.get("stands_for_input")
-        if not protects and can_be_one(node, node.args[0], escape):
-            replace(graph, node, node.args[0])
+        protects = base_of(source).op == "placeholder" and not node.meta.get("stands_for_input")
+        if not protects and can_be_one(node, source, escape):
+            replace(graph, node, source)
 
 
 def remove_casts_there_and_back(graph, escape):
     """`bfloat16 -> float32 -> bfloat16` is the value itself."""
     for node in list(graph.nodes):
-        if node.target is not aten._to_copy.default or node.args[0].target is not aten._to_copy.default:
+        if node.target is not aten._to_copy.default or getattr(node.args[0], "target", None) != node.target:
             continue
         middle, source = node.args[0], node.args[0].args[0]
         dtypes = [n.meta["val"].dtype for n in (source, middle, node)]
@@ -166,6 +167,26 @@ def share_common_subexpressions(graph, escape):
             replace(graph, node, first)
 
 
+def separate_results(graph, result_count):
+    """Two results never are the same memory, and none is an input's."""
+    output, seen = graph.output_node(), set()
+    values = list(output.args[0])
+    for i, node in enumerate(values[:result_count]):
+        if not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        base = base_of(node)
+        if base in seen or base.op in ("placeholder", "get_attr"):
+            with graph.inserting_after(node if node.op != "placeholder" else last_placeholder(graph)):
+                values[i] = graph.call_function(aten.clone.default, (node,))
+            values[i].meta = {**node.meta, "backward": False}
+        seen.add(base_of(values[i]))
+    output.args = (values,)
+
+
+def last_placeholder(graph):
+    return [n for n in graph.nodes if n.op == "placeholder"][-1]
+
+
 PASSES = (
     remove_views_that_change_nothing,
     remove_copies,
@@ -179,4 +200,5 @@ def optimize(graph, result_count):
     graph.eliminate_dead_code(has_effect)
     for run in PASSES:
         run(graph, escaping(graph, result_count))
+    separate_results(graph, result_count)
     graph.eliminate_dead_code(has_effect)

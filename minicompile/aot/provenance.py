@@ -1,8 +1,8 @@
 """Which user's line does an ATen node come from?
 
-Goes in: the graph that is being traced, and `mark(node)` whenever another node of the captured graph begins to run.  Comes
-out: `origins`, traced node name -> captured node.  In the backward, autograd's sequence numbers lead from each gradient
-function to the captured node whose operator made it.  Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
+Goes in: the graph that is being traced, and `mark(node)` whenever another node of the captured graph begins to run.
+Comes out: `origins`, traced node name -> captured node.  In the backward, autograd's sequence numbers lead from each
+gradient function to the captured node whose operator made it.  Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
 """
 
 import torch

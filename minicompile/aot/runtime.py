@@ -113,7 +113,7 @@ def is_plain(graph):
     """Nothing to do after the compiled graph: its results are the outputs, in order."""
     specs = [(s.kind, s.index, s.views, s.geometry) for s in graph.outputs]
     in_order = [("graph", i, None, None) for i in range(graph.result_count)]
-    return not graph.mutations and not graph.constants and specs == in_order
+    return not (graph.mutations or graph.constants or graph.numbers) and specs == in_order
 
 
 def build(graph, gm, run_graph):
@@ -126,6 +126,9 @@ def build(graph, gm, run_graph):
     if is_plain(graph) and mode == graph.grad_enabled:
         writer.add("return tuple(run_graph([*inputs]))")
         return writer.build("def compiled_graph(*inputs):", "<minicompile aot wrapper>")
+    for index, value in graph.numbers.items():
+        writer.add(f"if inputs[{index}] != {writer.name('number', value)}:")
+        writer.add("return run_eager(*inputs)", 2)
     tensors = [i for i, is_tensor in enumerate(graph.input_is_tensor) if is_tensor]
     if graph.mutations and len(tensors) > 1:
         writer.scope["overlap"] = OverlapCheck(graph, tensors)
@@ -200,22 +203,22 @@ class LazyBackward:
         examples = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
         with record.reopen(self.compilation):
             try:
-                return boxed(self.compiler(gm, examples))
+                return without_autocast(boxed(self.compiler(gm, examples)))
             except Exception as error:
                 if config.strict:
                     raise
                 warnings.warn(
                     f"minicompile could not compile a backward graph and runs it in eager: {error}", stacklevel=2
                 )
-                return boxed(gm)
+                return without_autocast(boxed(gm))
 
 
 class NoDoubleBackward(torch.autograd.Function):
-    """Marks gradients made under create_graph=True: differentiating them again is an error, not a wrong number."""
+    """Marks a gradient made under create_graph=True: differentiating it again is an error, not a wrong number."""
 
     @staticmethod
-    def forward(ctx, index, *values):
-        return values[index].detach()
+    def forward(ctx, gradient, *history):
+        return gradient.detach()
 
     @staticmethod
     def backward(ctx, *grads):
@@ -268,15 +271,12 @@ def autograd_function(graph, forward, backward):
             absent = {i for i, g in enumerate(grads) if g is None}
             tangents = [fit(g, layout) for g, layout in zip(grads, ctx.layouts, strict=True)]
             args = [*ctx.saved_tensors, *ctx.numbers, *tangents]
-            create_graph = torch.is_grad_enabled()
-            with torch.no_grad():
-                guard = torch._C._DisableAutocast() if torch._C._is_any_autocast_enabled() else None
-                marked = list(args) if create_graph else None
+            if torch.is_grad_enabled():  # create_graph=True
+                history = leaves_behind(ctx)
+                results = [NoDoubleBackward.apply(r, *history) for r in backward(args)]
+            else:
+                ctx.maybe_clear_saved_tensors()
                 results = backward(args)
-                del guard
-            if create_graph:
-                marked = [v for v in marked if isinstance(v, torch.Tensor)]
-                results = [NoDoubleBackward.apply(0, r, *marked) if r is not None else None for r in results]
             full = [None] * input_count
             for index, result, needs in zip(graph.grad_inputs, results, dependence, strict=True):
                 if not absent or not needs <= absent:
@@ -287,11 +287,38 @@ def autograd_function(graph, forward, backward):
     return lambda inputs: apply(*inputs)
 
 
+def leaves_behind(function):
+    """The leaves that autograd reaches from here, and one that always needs a gradient."""
+    found, seen, todo = [torch.zeros((), requires_grad=True)], set(), [function]
+    while todo:
+        for following, _ in todo.pop().next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                todo.append(following)
+                if hasattr(following, "variable"):
+                    found.append(following.variable)
+    return found
+
+
+def without_autocast(function):
+    """The graph holds the casts already; running it must not add others."""
+
+    def run(args):
+        if not torch._C._is_any_autocast_enabled():
+            return function(args)
+        with torch._C._DisableAutocast():
+            return function(args)
+
+    return run
+
+
 def fit(grad, layout):
     """The gradient of one result as the backward graph expects it: zeros for none, strides as traced."""
     shape, stride, dtype, device = layout
     if grad is None:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+    if grad.is_conj() or grad.is_neg():
+        grad = grad.resolve_conj().resolve_neg()
     if grad.stride() == stride:
         return grad
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(grad)

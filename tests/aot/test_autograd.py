@@ -101,6 +101,30 @@ def test_double_backward_raises():
         grad.sum().backward()
 
 
+def test_double_backward_raises_where_only_intermediates_are_saved():
+    """Without the inputs among the saved tensors the error must still be an error, not a missing term."""
+    x = leaf(3)
+    out = compiled(lambda x: (x * 2).cos().sin().sum())(x * 1)
+    (grad,) = torch.autograd.grad(out, x, create_graph=True)
+    with pytest.raises(MinicompileError, match="double backward"):
+        torch.autograd.grad(grad.sum(), x)
+
+
+def test_conjugate_gradient():
+    x = torch.randn(3, dtype=torch.complex64, requires_grad=True)
+    grads = []
+    for function in (lambda x: x * 2j, compiled(lambda x: x * 2j)):
+        out = function(x)
+        grads.append(torch.autograd.grad((out.conj() * out.detach()).real.sum(), x)[0])
+    torch.testing.assert_close(*grads)
+
+
+def test_number_input_that_changes():
+    gm = torch.fx.symbolic_trace(lambda x, n: x * n)
+    function = aot.compile(gm, [torch.ones(2), 3], forward_compiler=run_gm)
+    assert function(torch.ones(2), 3)[0].tolist() == [3, 3] and function(torch.ones(2), 5)[0].tolist() == [5, 5]
+
+
 def test_unused_output_gives_no_gradient():
     """Eager gives None, not zeros, to an input that only reaches an output which nobody used."""
     x, y = leaf(3), leaf(3)

@@ -168,6 +168,24 @@ def test_autocast(dtype):
         torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
 
 
+def test_compiled_graph_runs_without_autocast():
+    """The traced graph has its casts; a bfloat16 exp inside it stays bfloat16 when it runs under autocast."""
+
+    def compiler(gm, inputs):
+        def call(args):
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+            return gm(*args)
+
+        call._boxed_call = True
+        return call
+
+    w = torch.randn(4, 4, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = compiled(lambda x: F.layer_norm(x @ w, (4,)).sum(), forward_compiler=compiler)(torch.randn(4, 4))
+        out.backward()
+    assert w.grad.dtype == torch.float32
+
+
 def test_autocast_inside():
     def fn(x, w):
         with torch.autocast("cpu", torch.bfloat16):

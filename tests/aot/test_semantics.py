@@ -237,6 +237,26 @@ def test_write_from_differentiable_into_buffer():
     check(lambda buffer, w: (buffer.mul_(w), buffer.sum() * 2), make)
 
 
+def fill(w):
+    y = w * 2
+    a = torch.empty(3, 4)
+    a.copy_(y)
+    return a, y
+
+
+def copy_input(w):
+    a = torch.empty(3, 4)
+    a.copy_(w)
+    return a
+
+
+@pytest.mark.parametrize("fn", [fill, copy_input, lambda w: (w.to(torch.float32, copy=True), w.clone())])
+def test_copies_are_tensors_of_their_own(fn):
+    check(fn, inputs((3, 4)), exact=False)
+    with torch.no_grad():
+        check(fn, inputs((3, 4)), exact=False)
+
+
 def test_write_into_view_input():
     """The input is a view of a tensor that the graph does not see; the base gets the value and the history."""
 
