@@ -99,7 +99,7 @@ def wrap_handled(output, value, source):
 @wraps_if(lambda value: isinstance(value, types.BuiltinFunctionType), order=60)
 def wrap_c_function(output, value, source):
     owner = value.__self__
-    if owner is None or isinstance(owner, (types.ModuleType, type)):
+    if owner is None or isinstance(owner, (types.ModuleType, type)) or not hasattr(owner, value.__name__):  # pybind11
         output.guard("is", source, value)
         return BuiltinVariable(value, source)
     return wrap_bound(output, value, source)
