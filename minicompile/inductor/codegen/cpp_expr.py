@@ -65,7 +65,8 @@ class CppWriter(ExprWriter):
             prefix = "io" if written and len(members) > 1 else "out" if written else "in"
             param = f"{prefix}{sum(p.startswith(prefix) for p in self.names.values())}"
             self.params.append(written[0] if written else members[0])
-            ctype = STORAGE[self.layouts[members[0]].dtype]
+            dtype = self.layouts[members[0]].dtype
+            ctype = "uint8_t" if dtype == torch.bool else STORAGE[dtype]  # GCC does not vectorise loads of bool
             restrict = "" if prefix == "io" else " __restrict"
             self.types.append(f"{'' if written else 'const '}{ctype}*")
             self.declared.append(f"{self.types[-1]}{restrict} {param}")
@@ -90,7 +91,7 @@ class CppWriter(ExprWriter):
         if isinstance(layout.numel(), int) and layout.numel() == 0:
             return literal(0, expr.dtype)
         text = f"{self.names[expr.buffer]}[{self.index(address, mask)}]"
-        text = f"m_load({text})" if expr.dtype in ir.HALF else text
+        text = f"m_load({text})" if expr.dtype in ir.HALF else f"({text} != 0)" if expr.dtype == torch.bool else text
         return text if mask is None else f"{self.value(mask)} ? {text} : {literal(0, expr.dtype)}"
 
     def store(self, name, address, text, late=False):

@@ -299,7 +299,9 @@ def generate(schedule):
     """Schedule -> Source."""
     plan = memory.plan(schedule)
     made = wrapper.generate(schedule, plan, lambda group: make_kernel(group, schedule, plan.storage))
-    parts = [f'device = torch.device("{schedule.graph.device}")'] if made.runs else []
+    device = schedule.graph.device
+    direct = all(b.layout is None or b.layout.device == device for b in schedule.graph.buffers)
+    parts = [f'device = torch.device("{device}")\ndirect = {direct}'] if made.runs else []
     parts += [text.replace("@NAME@", name) for text, name in made.texts.items()]
     for run, names, calls in made.runs:
         body = indent([f"{name}({', '.join(args)})" for name, args in calls])

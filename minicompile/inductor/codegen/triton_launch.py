@@ -173,6 +173,8 @@ def build(namespace, device):
             list(pool.map(lambda k: _compile_on(k, device), found))
     for each in found:
         each.launchers[device.index] = each.on_device(device.index)
+        if namespace["direct"]:  # every tensor of these kernels is on this device
+            namespace[each.__name__] = each.launchers[device.index]
 
 
 def _compile_on(each, device):

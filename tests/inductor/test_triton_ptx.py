@@ -1,0 +1,92 @@
+"""Every kernel of a few small models, forward and backward, compiled for real GPUs without having one."""
+
+import dataclasses
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytest.importorskip("triton")
+
+from patterns import aten_graph  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+
+from minicompile import inductor  # noqa: E402
+from minicompile.inductor.codegen import triton_launch  # noqa: E402
+
+pytestmark = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter compiles nothing")
+
+
+class Perceptron(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(50, 32)
+        self.norm, self.up, self.down = torch.nn.LayerNorm(32), torch.nn.Linear(32, 64), torch.nn.Linear(64, 50)
+
+    def forward(self, tokens):
+        return self.down(F.gelu(self.up(self.norm(self.words(tokens))))).flatten(0, 1)
+
+
+class Convolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.head = torch.nn.Conv2d(3, 8, 3), torch.nn.GroupNorm(2, 8), torch.nn.Linear(8, 50)
+
+    def forward(self, images):
+        return self.head(F.silu(self.norm(self.conv(images))).mean((2, 3)))
+
+
+MODELS = {
+    "perceptron": (Perceptron, lambda: torch.zeros(4, 6, dtype=torch.int64), 24, torch.float32),
+    "perceptron_bf16": (Perceptron, lambda: torch.zeros(4, 6, dtype=torch.int64), 24, torch.bfloat16),
+    "convolutions": (Convolutions, lambda: torch.zeros(4, 3, 12, 12), 4, torch.float32),
+}
+
+
+def cuda_source(graph, inputs):
+    """The Triton source of an ATen graph, as if its tensors were on a GPU."""
+
+    def move(layout):
+        return layout and dataclasses.replace(layout, device=torch.device("cuda", 0))
+
+    lowered = inductor.lower(graph, inputs)
+    moved = {name: move(layout) for name, layout in lowered.inputs.items()}
+    buffers = [dataclasses.replace(b, layout=move(b.layout)) for b in lowered.buffers]
+    lowered = dataclasses.replace(lowered, inputs=moved, buffers=buffers)
+    return inductor.codegen(inductor.schedule(lowered), "triton")
+
+
+def training_source(model, make_input, count, dtype):
+    """Loss and gradients of a model."""
+    model = model().to(dtype)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+
+    def step(x, target, *parameters):
+        output = torch.func.functional_call(model, dict(zip(names, parameters, strict=True)), (x,))
+        loss = F.cross_entropy(output.float(), target)
+        return [loss, *torch.autograd.grad(loss, parameters)]
+
+    inputs = (make_input(), torch.zeros(count, dtype=torch.int64), *parameters)
+    return cuda_source(aten_graph(step, *inputs), inputs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("capability", [80, 90])
+def test_kernels_compile(name, capability):
+    source = training_source(*MODELS[name])
+    kernels = triton_launch.kernels(triton_launch.module(source.kernels))
+    assert len(kernels) >= 3
+    for kernel in kernels:
+        compiled = kernel.compile(GPUTarget("cuda", capability, 32))
+        assert f".target sm_{capability}" in compiled.asm["ptx"] and compiled.asm["cubin"][:4] == b"\x7fELF"
+        assert not kernel.options["enable_fp_fusion"]
+
+
+def test_contiguous_accesses_are_sixteen_bytes_wide_and_multiplications_stay_apart():
+    x, y = torch.empty(1 << 20), torch.empty(1 << 20, dtype=torch.bfloat16)
+    source = cuda_source(aten_graph(lambda x, y: [x * 3 + 1, y * 2], x, y), (x, y))
+    for kernel in triton_launch.kernels(triton_launch.module(source.kernels)):
+        ptx = kernel.compile(GPUTarget("cuda", 90, 32)).asm["ptx"]
+        assert "ld.global.v4" in ptx and "st.global.v4" in ptx
+        assert "fma.rn" not in ptx
