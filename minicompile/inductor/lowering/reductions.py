@@ -101,7 +101,7 @@ def count_nonzero(x, dims=None):
 
 
 def scan(x, dim, kind, dtype, inner):
-    """A running reduction along one dimension, in `inner`; eager's CPU kernels keep float32 sums in double."""
+    """A running reduction along one dimension, in `inner`; on the CPU the kernel itself keeps float sums in double."""
     if x.ndim == 0:
         return copy_of(cast(x, dtype))
     if 0 in x.size:
@@ -110,13 +110,12 @@ def scan(x, dim, kind, dtype, inner):
     variables = ir.loop_vars(x.size)
     layout = ir.Layout.contiguous(x.device, inner, x.size)
     body = typed.body(variables)
-    return copy_of(cast(current().add_buffer(layout, ir.Scan(variables, dim % x.ndim, kind, body)), dtype))
+    result = current().add_buffer(layout, ir.Scan(variables, dim % x.ndim, kind, body))
+    return result if inner == dtype else copy_of(cast(result, dtype))
 
 
 def scan_dtype(dtype, device):
-    if not dtype.is_floating_point:
-        return dtype
-    return torch.float64 if device.type == "cpu" else accumulate_dtype(dtype)
+    return dtype if device.type == "cpu" else accumulate_dtype(dtype)
 
 
 @register_lowering(aten.cumsum, aten.cumprod)
