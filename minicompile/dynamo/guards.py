@@ -159,7 +159,7 @@ PLAIN_CALL = """not ((d := {s}.__dict__)["_forward_hooks"] or d["_forward_pre_ho
 GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
     "is": GuardKind("{s} is {e}", "{n} is {t}", 1),
-    "equals": GuardKind("same_constant({s}, {e})", "{n} == {e!r}", 2),
+    "equals": GuardKind("({s} is {e} or same_constant({s}, {e}))", "{n} == {e!r}", 2),
     "truth": GuardKind("bool({s}) is {e}", "bool({n}) is {e!r}", 2, bool),
     "length": GuardKind("len({s}) == {e}", "len({n}) == {e!r}", 1, len),
     "keys": GuardKind("same_keys({s}, {e})", "list({n}) == {k}", 4, list),
@@ -368,7 +368,8 @@ class GuardWriter:
         if guard.kind == "equals" and type(expected) in INLINE_VALUES:
             if expected is None or isinstance(expected, bool):
                 return f"{subject} is {spelled}"
-            return f"(type({subject}) is {type(expected).__name__} and {subject} == {spelled})"
+            same = f"{subject} is {self.bind(expected, 'expected')}"  # what a model keeps is mostly the same object
+            return f"({same} or type({subject}) is {type(expected).__name__} and {subject} == {spelled})"
         return GUARD_KINDS[guard.kind].code.format(s=subject, e=spelled)
 
     def function_text(self, guards, arguments, guard_set):

@@ -275,3 +275,24 @@ def test_module_as_dict_key_and_in_set():
         return f, [(X,)]
 
     same(program)
+
+
+def test_parts_that_are_compiled_by_themselves():
+    import minicompile
+
+    class Nested(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = minicompile.compile(nn.Linear(4, 4), backend="eager")
+            self.theirs = torch.compile(nn.Linear(4, 4), backend="eager")
+            self.function = minicompile.compile(lambda x: x + 1, backend="eager")
+
+        def forward(self, x):
+            self.part.note = 3
+            return self.function(self.part(x)) + self.part.weight.sum() + self.theirs(x)
+
+    def program():
+        m = Nested()
+        return m, [(X,), (X,)], lambda: m.part.note
+
+    same(program)

@@ -323,6 +323,9 @@ def wrap_function(output, value, source):
     if getattr(value, "_minicompile_disabled", False) or getattr(value, "_torchdynamo_disable", False):
         output.guard("is", source, value)
         return DisabledFunctionVariable(value, source)
+    if hasattr(value, "_torchdynamo_orig_callable"):  # compiled by itself: here it is inlined
+        original = AttrSource(source, "_torchdynamo_orig_callable") if source is not None else None
+        return output.wrap(value._torchdynamo_orig_callable, original)
     if is_tracked(value):
         return wrap_torch_function(output, value, source)
     if has_handler(value):

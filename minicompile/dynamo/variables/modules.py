@@ -118,6 +118,31 @@ class NNModuleVariable(UserDefinedObjectVariable):
 HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+class OptimizedModuleVariable(NNModuleVariable):
+    """A module that is compiled by itself, met inside the program: its calls and attributes are the original's."""
+
+    def original(self, tx):
+        return self.table_entry(tx, "_modules", "_orig_mod").realize()
+
+    def call_function(self, tx, args, kwargs):
+        return self.original(tx).call_function(tx, args, kwargs)
+
+    def missing_attribute(self, tx, name):
+        return self.original(tx).var_getattr(tx, name)
+
+    def var_setattr(self, tx, name, value):
+        self.original(tx).var_setattr(tx, name, value)
+
+    def var_delattr(self, tx, name):
+        self.original(tx).var_delattr(tx, name)
+
+
+@wraps_if(lambda value: type(value).__name__ == "OptimizedModule" and isinstance(value, nn.Module), order=39)
+def wrap_optimized_module(output, value, source):
+    output.guard("type", source, type(value))
+    return OptimizedModuleVariable(type(value), value, placed(value, source))
+
+
 @wraps_if(lambda value: isinstance(value, nn.Module), order=40)
 def wrap_nn_module(output, value, source):
     cls = type(value)
