@@ -70,7 +70,6 @@ SMALL = (
     "argmin_nan",
     "amax_nan",
     "any_all",
-    "sum_tall",
     "transpose_add",
 )
 
@@ -157,7 +156,7 @@ def test_sizes(size):
     x = torch.randn(size)
     check(lambda x: (x + 1, x.sum(), F.relu(x) * 2), x)
     if len(size) > 1:
-        check(lambda x: (x.sum(0), x.sum(1), x.t() * 2 if x.ndim == 2 else x), x)
+        check(lambda x: (x.sum(0), x.sum(1), x.flip(0)), x)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +244,7 @@ def test_text_is_deterministic():
 
 def test_without_triton_the_aten_interpreter_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "minicompile.inductor.codegen.triton_launch", None)
-    monkeypatch.delattr("minicompile.inductor.codegen.triton_launch")
+    monkeypatch.delattr(sys.modules["minicompile.inductor.codegen"], "triton_launch")
     x = torch.randn(5)
     inductor._warned.clear()
     with config.patch(cpu_backend="triton"), pytest.warns(UserWarning, match="install it: `pip install triton`"):
