@@ -6,6 +6,8 @@ Each stage is a function of its own: `lower` (graph -> IR), `schedule` (IR -> fu
 
 import warnings
 
+import torch
+
 from .. import config, record
 from ..errors import CompilerNotFound
 from . import interpreter, memory, scheduler, verify
@@ -72,11 +74,26 @@ def compile(gm, example_inputs=()):
             call = load(codegen(groups, target))
             record.counters["kernels"] += sum(g.kind not in ("extern", "output") for g in groups.groups)
             count_calls(graph)
-            return call
+            return with_eager_errors(gm, call)
         except CompilerNotFound as error:
             _warn_no_compiler(str(error))
     count_calls(graph)
-    return interpreter.Interpreter(graph)
+    return with_eager_errors(gm, interpreter.Interpreter(graph))
+
+
+def with_eager_errors(gm, call):
+    """Kernels only know that some index was out of range: the graph run in eager says which, in eager's own words."""
+
+    def run(*args):
+        try:
+            return call(*args)
+        except (IndexError, RuntimeError):
+            with torch.no_grad():
+                gm(*(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args))
+            raise
+
+    run.source = getattr(call, "source", None)
+    return run
 
 
 def count_calls(graph):

@@ -191,12 +191,14 @@ class GraphLowering:
 
     def extern(self, target, args, kwargs, kind="fallback", fake=None):
         """Call an ATen operator; the result has the structure of the node's fake value (or of `fake`)."""
-        fake = self.node.meta["val"] if fake is None else fake
+        fake = self.node.meta.get("val") if fake is None else fake
         args, kwargs = pytree.tree_map_only(TensorValue, self.as_view, (tuple(args), dict(kwargs)))
         data = Extern(target, args, kwargs, kind)
         if isinstance(fake, torch.Tensor):
             return self.add_buffer(layout_of(fake), data)
         source = self.add_buffer(None, data)
+        if fake is None:  # an assertion: called for what it does
+            return None
         return [
             self.add_buffer(layout_of(f), MultiOutput(source, k)) if isinstance(f, torch.Tensor) else f
             for k, f in enumerate(fake)

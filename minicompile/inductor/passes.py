@@ -46,11 +46,12 @@ def loop_exprs(data):
 
 
 def dead_code(graph):
-    """Drop buffers that nothing reads."""
+    """Drop buffers that nothing reads; calls that return nothing are there for what they do."""
     live = {o.buffer for o in graph.outputs if isinstance(o, View)}
     kept = []
     for buffer in reversed(graph.buffers):
-        if buffer.name in live:
+        effect = isinstance(buffer.data, ir.Extern) and not buffer.data.target._schema.returns
+        if buffer.name in live or effect:
             kept.append(buffer)
             live.update(buffer_reads(buffer))
     return dataclasses.replace(graph, buffers=kept[::-1])

@@ -179,13 +179,14 @@ template <typename T> M_INLINE T m_shr(T a, T b) { return (T)(a >> (b < 0 || b >
 M_INLINE float m_fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
 M_INLINE double m_fmod_of(double a, double b) { return __builtin_fmod(a, b); }
 template <typename T> M_INLINE T m_divisor(T b, int& err) { err |= b == 0 ? 2 : 0; return b == 0 ? T(1) : b; }
+template <typename T> M_INLINE bool m_minus_one(T b) { return (T)-1 < T(0) && b == (T)-1; }
 template <typename T> M_INLINE T m_truncdiv(T a, T b, int& err) {
   if constexpr (m_is_float<T>::value) return m_trunc(a / b);
-  else { b = m_divisor(b, err); return b == (T)-1 ? (T)(0 - a) : (T)(a / b); }
+  else { b = m_divisor(b, err); return m_minus_one(b) ? (T)(0 - a) : (T)(a / b); }
 }
 template <typename T> M_INLINE T m_fmod(T a, T b, int& err) {
   if constexpr (m_is_float<T>::value) return m_fmod_of(a, b);
-  else { b = m_divisor(b, err); return b == (T)-1 ? T(0) : (T)(a % b); }
+  else { b = m_divisor(b, err); return m_minus_one(b) ? T(0) : (T)(a % b); }
 }
 template <typename T> M_INLINE T m_remainder(T a, T b, int& err) {
   const T r = m_fmod(a, b, err);

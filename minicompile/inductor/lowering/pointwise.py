@@ -86,9 +86,14 @@ def _add(name, a, b, alpha):
     dtype = promote(a, b)
     if dtype == torch.bool and name == "add":
         return apply("logical_or", a, b, dtype=dtype)
-    if alpha != 1:
-        b = apply("mul", b, alpha, dtype=dtype) if isinstance(b, TensorValue) else b * alpha
-    return binary(name, a, b)
+    if alpha == 1:
+        return binary(name, a, b)
+    if dtype not in ir.HALF:
+        return apply(name, a, apply("mul", b, alpha, dtype=dtype) if isinstance(b, TensorValue) else b * alpha)
+    alpha = ir.constant(alpha, dtype).value  # eager rounds alpha to the half type, and the product not at all
+    halves = [cast(x, dtype) if isinstance(x, TensorValue) else ir.constant(x, dtype).value for x in (a, b)]
+    scaled = apply("mul", halves[1], alpha, dtype=torch.float32)
+    return cast(apply(name, halves[0], scaled, dtype=torch.float32), dtype)
 
 
 @register_lowering(aten.mul)

@@ -202,10 +202,12 @@ def flip(x, dims):
 
 @register_lowering(aten.roll)
 def roll(x, shifts, dims=()):
+    if 0 in x.size:
+        return copy_of(x)
     if not dims:
         return view(roll(view(x, [ir.product(x.size)]), shifts, [0]), x.size)
     shift = {d % x.ndim: s for s, d in zip(shifts, dims, strict=True)}
-    if len(shift) != len(dims) or 0 in x.size:
+    if len(shift) != len(dims):
         return NotImplemented
     rolled = lambda p: tuple((i + (-shift[d]) % x.size[d]) % x.size[d] if d in shift else i for d, i in enumerate(p))  # noqa: E731
     return copy_of(x.view(x.size, rolled))
