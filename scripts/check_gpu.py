@@ -28,6 +28,7 @@ from minicompile import config, inductor  # noqa: E402
 RESULTS = {"failures": {}, "ops": {}, "models": {}, "times": {}, "host": {}}
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-6}
 START = time.time()
+ONLY = []  # words: run what has one of them in its name
 DEVICE = os.environ.get("CHECK_GPU_DEVICE", "cuda")  # "cpu": a dry run of this script in Triton's interpreter
 
 
@@ -64,6 +65,8 @@ def error(actual, expected):
 
 def attempt(kind, name, function):
     """Run one check; a failure is noted and the next one runs."""
+    if ONLY and not any(word in f"{kind} {name}" for word in ONLY):
+        return
     started = time.time()
     try:
         result = function()
@@ -314,7 +317,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="any of ops, times, models (default: all)")
     parser.add_argument("--seconds", type=float, default=480, help="start nothing new after this")
+    parser.add_argument("--only", default="", help="words with commas: run what has one of them in its name")
     options = parser.parse_args()
+    ONLY.extend(filter(None, options.only.split(",")))
     parts = options.parts or ["ops", "times", "models"]
     if DEVICE == "cuda" and not torch.cuda.is_available():
         sys.exit("check_gpu: no CUDA device here; the Triton kernels run on the CPU with TRITON_INTERPRET=1")
