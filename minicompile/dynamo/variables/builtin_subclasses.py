@@ -20,6 +20,7 @@ MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 SETS = (set, frozenset)
 SCALARS = {int: int.__int__, float: float.__float__, str: str.__str__}  # each gives the plain value
 BASES = (*SEQUENCES, *MAPPINGS, *SETS, *SCALARS)
+KEEP_CLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)  # their copies have the subclass
 IMMUTABLE = (tuple, frozenset, *SCALARS)
 
 
@@ -61,6 +62,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             if not tx.truth(base.call_method(tx, "__contains__", list(args), {})):
                 return self.call_special(tx, "__missing__", args)
         result = base.call_method(tx, name, list(args), kwargs)
+        if self.base_type in KEEP_CLASS and type(result) is type(base) and result is not base:
+            unsupported("new object of a subclass", f"`{name}` of {self!r} makes another {self.cls.__name__}")
         return self if result is base else result
 
     def c_init(self, tx, base, args, kwargs):

@@ -15,6 +15,7 @@ from ..builder import wraps
 from ..source import ItemSource
 from .base import NotConstant, ObservedException, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
+from .descriptors import type_lookup
 
 
 class Element:
@@ -170,25 +171,27 @@ class Sequence(BuiltinObject):
             return self.ask_other(tx, other, "__radd__", complaint)
         return self.like([*self.items, *items])
 
-    def ask_other(self, tx, other, method, complaint):
-        """CPython asks a foreign right operand before it lets the sequence complain."""
+    def ask_other(self, tx, other, method, complaint=None):
+        """CPython asks a right operand of a user's class before it lets the sequence answer or complain."""
         from .operators import attempt, is_not_implemented
 
         answer = attempt(tx, other.realize(), method, self)
-        return tx.raise_observed(TypeError, complaint) if is_not_implemented(answer) else answer
+        if is_not_implemented(answer):
+            return tx.raise_observed(TypeError, complaint) if complaint else None
+        return answer
 
     def method___mul__(self, tx, count):
-        count = count.realize()
-        if not hasattr(count.python_type(), "__index__"):
-            kind = count.python_type().__name__
-            complaint = f"can't multiply sequence by non-int of type '{kind}'"
-            return self.ask_other(tx, count, "__rmul__", complaint)
+        answer = self.ask_other(tx, count, "__rmul__") if not count.is_python_constant() else None
+        return answer or self.method___rmul__(tx, count)
+
+    def method___rmul__(self, tx, count):
+        kind = count.python_type()
+        if not type_lookup(kind, "__index__"):
+            tx.raise_observed(TypeError, f"can't multiply sequence by non-int of type '{kind.__name__}'")
         count = plain(tx, count)
         if len(self.items) * count > LARGEST:
             unsupported("large container", f"a {self.base.__name__} of {len(self.items) * count} elements")
         return self.like(self.items * count)
-
-    method___rmul__ = method___mul__
 
 
 def compare_items(tx, compare, ours, theirs):
@@ -276,7 +279,7 @@ class MutableSequence(Sequence):
 
     def method___setitem__(self, tx, index, value):
         index = plain(tx, index)
-        if isinstance(index, slice) and not hasattr(value.python_type(), "__iter__"):
+        if isinstance(index, slice) and not type_lookup(value.python_type(), "__iter__"):
             tx.raise_observed(TypeError, "can only assign an iterable")
         return self.change(tx, "__setitem__", index, value.unpack(tx) if isinstance(index, slice) else value)
 

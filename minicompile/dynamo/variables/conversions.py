@@ -27,6 +27,7 @@ from .containers import (
     sort,
 )
 from .copies import copy_object
+from .descriptors import type_lookup
 from .dicts import DictVariable, MappingProxyVariable, pairs_of
 from .functions import BoundMethodVariable
 from .instance_dict import InstanceDictVariable
@@ -151,7 +152,7 @@ def make_iterator(tx, iterable, *sentinel):
 @handles(next)
 def take_next(tx, iterator, *default):
     iterator = iterator.realize()
-    if not hasattr(iterator.python_type(), "__next__"):
+    if not type_lookup(iterator.python_type(), "__next__"):
         tx.raise_observed(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
     if not default:
         return iterator.next(tx)
@@ -185,9 +186,9 @@ def make_reversed(tx, sequence):
     if isinstance(sequence, ConstantVariable) and isinstance(sequence.value, (str, bytes)):
         return SequenceIterator(sequence, len(sequence.value) - 1, -1)
     cls = sequence.python_type()
-    if hasattr(cls, "__reversed__") or issubclass(cls, tuple):
+    if type_lookup(cls, "__reversed__") or issubclass(cls, tuple):
         return sequence.call_method(tx, "__reversed__", [], {})
-    if hasattr(cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
+    if type_lookup(cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
         return tx.call_polyfill(polyfills.reversed_by_index, sequence)
     tx.raise_observed(TypeError, f"'{cls.__name__}' object is not reversible")
 
@@ -219,7 +220,7 @@ def conversion(cls, *methods):
             return tx.fold(cls, args, kwargs)
         value = args[0].realize()
         for method in methods:
-            if hasattr(value.python_type(), method):
+            if type_lookup(value.python_type(), method):
                 return value.call_method(tx, method, [], {})
         unsupported("conversion", f"{cls.__name__}() of {value!r}")
 

@@ -16,6 +16,7 @@ from ..source import AttrSource, CallSource, ItemSource
 from .base import unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import constants, contains_itself, elements, is_none
+from .descriptors import type_lookup
 
 
 def hashable(tx, variable):
@@ -337,12 +338,12 @@ def pairs_of(tx, variable):
     variable = variable.realize()
     if isinstance(variable, DictVariable):
         return list(variable.look(tx).values())
-    if hasattr(variable.python_type(), "keys"):
+    if type_lookup(variable.python_type(), "keys"):
         keys = variable.call_method(tx, "keys", [], {}).unpack(tx)
         return [(key, variable.call_method(tx, "__getitem__", [key], {})) for key in keys]
     pairs = []
     for index, item in enumerate(variable.unpack(tx)):
-        if not hasattr(item.python_type(), "__iter__"):
+        if not type_lookup(item.python_type(), "__iter__"):
             complaint = f"cannot convert dictionary update sequence element #{index} to a sequence"
             tx.raise_observed(TypeError, complaint)
         pair = item.unpack(tx)

@@ -112,7 +112,7 @@ class KeyedIterator(ContainerIterator):
 
     def __init__(self, tx, owner, kind, backwards=False, position=0, source=None):
         super().__init__(owner, OPENERS[kind, backwards], position, source)
-        keys = owner.items if kind == "elements" else owner.look(tx)
+        keys = owner.in_order() if kind == "elements" else owner.look(tx)
         self.kind, self.order, self.size = kind, list(reversed(keys) if backwards else keys), len(keys)
         self.backwards, self.since = backwards, getattr(owner, "births", 0)
 

@@ -11,6 +11,7 @@ import operator
 from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .containers import next_or_none
+from .descriptors import type_lookup
 from .tensor import TensorVariable, graph_call
 
 # function -> (symbol in messages, special method, reflected special method)
@@ -54,14 +55,19 @@ def is_not_implemented(variable):
     return isinstance(variable, ConstantVariable) and variable.value is NotImplemented
 
 
+def slot(cls, method):
+    """The special method of a class, not of its metaclass; None if there is none."""
+    found = type_lookup(cls, method)
+    return None if found is None else found.attribute
+
+
 def attempt(tx, variable, method, other):
     """`type(variable).method(variable, other)`, or NotImplemented where the class has none of its own."""
-    cls = variable.python_type()
-    found = getattr(cls, method, None)
-    if method == "__ne__" and found is object.__ne__ and cls.__eq__ is not object.__eq__:
+    found = slot(variable.python_type(), method)
+    if method == "__ne__" and found is object.__ne__ and slot(variable.python_type(), "__eq__") is not object.__eq__:
         answer = attempt(tx, variable, "__eq__", other)
         return answer if is_not_implemented(answer) else boolean(not tx.truth(answer))
-    if found is None or found is getattr(object, method, None):
+    if found is None or found is slot(object, method):
         return ConstantVariable(NotImplemented)
     return variable.call_method(tx, method, [other], {}).realize()
 
@@ -73,7 +79,7 @@ def by_protocol(tx, left, right, method, reflected):
     if left_type is not right_type or reflected in COMPARE_METHODS:
         attempts.append((right, reflected, left))
         if left_type is not right_type and issubclass(right_type, left_type):
-            overrides = getattr(right_type, reflected, None) is not getattr(left_type, reflected, None)
+            overrides = slot(right_type, reflected) is not slot(left_type, reflected)
             if overrides or reflected in COMPARE_METHODS:
                 attempts.reverse()
     for variable, name, other in attempts:
@@ -155,7 +161,7 @@ def unary(function):
             return graph_call(tx, function, [operand], {})
         if can_fold(operand):
             return tx.fold(function, [operand], {})
-        if not hasattr(operand.python_type(), method):
+        if not type_lookup(operand.python_type(), method):
             kind = operand.python_type().__name__
             tx.raise_observed(TypeError, f"bad operand type for {'unary ' * (function is not abs)}{symbol}: '{kind}'")
         return operand.call_method(tx, method, [], {})
@@ -172,7 +178,7 @@ def item(function, method, complaint):
         if isinstance(container, TensorVariable):
             return graph_call(tx, function, [container, *arguments], {})
         cls = container.python_type()
-        if not hasattr(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
+        if not type_lookup(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
             tx.raise_observed(TypeError, f"'{cls.__name__}' object {complaint}")
         return container.call_method(tx, method, list(arguments), {})
 
@@ -183,7 +189,7 @@ def contains(tx, container, wanted):
     container = container.realize()
     if isinstance(container, ConstantVariable) and wanted.is_python_constant():
         return tx.fold(operator.contains, [container, wanted], {})
-    if hasattr(container.python_type(), "__contains__"):
+    if type_lookup(container.python_type(), "__contains__"):
         return boolean(tx.truth(container.call_method(tx, "__contains__", [wanted], {})))
     iterator = container.iterate(tx)
     while (candidate := next_or_none(tx, iterator)) is not None:
@@ -196,7 +202,7 @@ def index(tx, value):
     value = value.realize()
     if value.is_python_constant():
         return tx.fold(operator.index, [value], {})
-    if not hasattr(value.python_type(), "__index__"):
+    if not type_lookup(value.python_type(), "__index__"):
         kind = value.python_type().__name__
         tx.raise_observed(TypeError, f"'{kind}' object cannot be interpreted as an integer")
     return value.call_method(tx, "__index__", [], {})

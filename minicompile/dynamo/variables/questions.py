@@ -15,6 +15,7 @@ import torch
 
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
+from .descriptors import type_lookup
 from .functions import BoundMethodVariable
 from .tensor import IdentityKey, TensorVariable
 
@@ -94,7 +95,7 @@ def is_callable(tx, value):
     value = value.realize()
     if value.is_python_constant():
         return boolean(callable(value.as_python_constant()))
-    return boolean(callable(value) or hasattr(value.python_type(), "__call__"))  # noqa: B004 (of the class)
+    return boolean(callable(value) or type_lookup(value.python_type(), "__call__"))  # noqa: B004 (of the class)
 
 
 # --- values ---------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def is_callable(tx, value):
 def length(tx, value):
     value = value.realize()
     cls = value.python_type()
-    if not hasattr(cls, "__len__") and not issubclass(cls, type):
+    if not type_lookup(cls, "__len__") and not issubclass(cls, type):
         tx.raise_observed(TypeError, f"object of type '{cls.__name__}' has no len()")
     return value.call_method(tx, "__len__", [], {})
 

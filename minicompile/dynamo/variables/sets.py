@@ -33,12 +33,13 @@ class SetVariable(BuiltinObject):
             key = hashable(tx, tracker)
             new.items.setdefault(key, tracker)
             new.real.add(key)
-        new.put_in_order()
         return new
 
-    def put_in_order(self):
+    def in_order(self):
+        """`items` in the order in which CPython iterates."""
         if all(tracker.is_python_constant() for tracker in self.items.values()):
             self.items = {key: self.items[key] for key in self.real}
+        return self.items
 
     def is_immutable(self):
         return self.cls is frozenset and self.is_python_constant()
@@ -50,7 +51,13 @@ class SetVariable(BuiltinObject):
         return frozenset(self.items)
 
     def children(self):
-        return list(self.items.values())
+        if self.source is None:
+            return list(self.items.values())
+        return [
+            item
+            for key, item in {**self.original, **self.items}.items()
+            if (key in self.items) != (key in self.original)
+        ]
 
     def truth(self, tx):
         return bool(self.items)
@@ -61,7 +68,7 @@ class SetVariable(BuiltinObject):
         return KeyedIterator(tx, self, "elements")
 
     def unpack(self, tx):
-        return list(self.items.values())
+        return list(self.in_order().values())
 
     def operand(self, tx, other):
         """The elements of any iterable by key."""
@@ -101,7 +108,6 @@ class SetVariable(BuiltinObject):
             tx.side_effects.mutated(self)
             self.items[key] = item
             self.real.add(key)
-            self.put_in_order()
         return NONE
 
     def method_discard(self, tx, item):
@@ -120,7 +126,7 @@ class SetVariable(BuiltinObject):
         if not self.items:
             tx.raise_observed(KeyError, "pop from an empty set")
         tx.side_effects.mutated(self)
-        key = next(iter(self.items))
+        key = next(iter(self.in_order()))
         self.real.discard(key)
         return self.items.pop(key)
 
@@ -146,7 +152,7 @@ class SetVariable(BuiltinObject):
     def reconstruct(self, codegen):
         if self.cls is frozenset:
             codegen.push_function(frozenset)
-        for item in self.items.values():
+        for item in self.in_order().values():
             codegen(item)
         codegen.build_set(len(self.items))
         if self.cls is frozenset:
@@ -180,9 +186,7 @@ def _algebra(name, symbol):
             merged = {**row, **merged}
         reals = [o.realize().real if isinstance(o.realize(), SetVariable) else row for o, row in zip(others, rows)]
         kept = getattr(set, name)(self.real, *reals)
-        result = SetVariable({k: item for k, item in merged.items() if k in kept}, cls=self.cls, real=kept)
-        result.put_in_order()
-        return result
+        return SetVariable({k: item for k, item in merged.items() if k in kept}, cls=self.cls, real=kept)
 
     def operation(self, tx, other):
         return method(self, tx, other) if is_set(other) else ConstantVariable(NotImplemented)
