@@ -7,7 +7,8 @@ Goes in: nothing.  Comes out: `OPS[name]`, an `OpSpec` that the IR (type rule), 
 All operands of a row have one dtype unless its rule says otherwise: promotion is the lowering's work (explicit `cast`s).
 bfloat16 and float16 are computed in float32 by the code generators and rounded where they are stored or cast.
 `m_...` names are functions of `codegen/cpp_prelude.py`; `{0}` is the first operand, `{err}` an error flag that is set to
-`ERROR_DIVISION` when eager would raise, `{type}`/`{src}` the C++ (Triton) type of the result/of the first operand.
+`ERROR_DIVISION` when eager would raise, `{type}`/`{src}` the C++ (Triton) type of the result/of the first operand,
+`{store}` the C++ type as which the result would be stored.
 """
 
 import dataclasses
@@ -184,7 +185,7 @@ ROWS = [
     ("atan2", "float", torch.atan2, "m_atan2({0}, {1})", "libdevice.atan2({0}, {1})", 24),
     ("hypot", "float", torch.hypot, "m_hypot({0}, {1})", "libdevice.hypot({0}, {1})", 12),
     ("copysign", "float", torch.copysign, "m_copysign({0}, {1})", "libdevice.copysign({0}, {1})", 1),
-    ("nextafter", "float", torch.nextafter, "m_nextafter({0}, {1})", "libdevice.nextafter({0}, {1})", 20),
+    ("nextafter", "float", torch.nextafter, "m_nextafter<{store}>({0}, {1})", "libdevice.nextafter({0}, {1})", 20),
 ]  # fmt: skip
 
 OPS = {row[0]: OpSpec(*row) for row in ROWS}

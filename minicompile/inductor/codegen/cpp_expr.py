@@ -111,7 +111,7 @@ class CppWriter(ExprWriter):
         source = expr.args[0].dtype
         if expr.name == "bitcast" and source in ir.HALF + (torch.int16,):
             args = [f"m_store<{STORAGE[source]}>::to({args[0]})"]
-        text = spec.cpp.format(*args, type=names[expr.dtype], src=names[source], err="err")
+        text = spec.cpp.format(*args, type=names[expr.dtype], src=names[source], store=STORAGE[expr.dtype], err="err")
         if expr.name == "bitcast" and expr.dtype in ir.HALF:
             return f"m_load({text})"
         half = expr.dtype in ir.HALF and spec.rule != "given"

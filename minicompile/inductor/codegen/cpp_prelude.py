@@ -32,7 +32,7 @@ def _declarations():
     ):
         lines.append(f"M_INLINE float m_{name}(float x) {{ return __builtin_{builtin}f(x); }}")
         lines.append(f"M_INLINE double m_{name}(double x) {{ return __builtin_{builtin}(x); }}")
-    for name in ("copysign", "nextafter"):
+    for name in ("copysign",):
         lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return __builtin_{name}f(x, y); }}")
         lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return __builtin_{name}(x, y); }}")
     for name in ("exp", "erf", "tanh"):  # in float these are our own, below
@@ -175,7 +175,20 @@ template <typename T> M_INLINE T m_not(T a) { return (T)~a; }
 M_INLINE bool m_not(bool a) { return !a; }
 template <typename T> M_INLINE T m_fma(T a, T b, T c) { return a * b + c; }
 template <typename T> M_INLINE T m_shl(T a, T b) { return b < 0 || b >= (T)(8 * sizeof(T)) ? T(0) : (T)((uint64_t)a << b); }
-template <typename T> M_INLINE T m_shr(T a, T b) { return (T)(a >> (b < 0 || b >= (T)(8 * sizeof(T)) ? (T)(8 * sizeof(T) - 1) : b)); }
+template <typename T> M_INLINE T m_shr(T a, T b) {
+  const T most = (T)(8 * sizeof(T) - (T(-1) < T(0)));
+  return b >= 0 && b < most ? (T)(a >> b) : (T(-1) < T(0) ? (T)(a >> (most - 1) >> 1) : T(0));
+}
+template <typename S, typename T> M_INLINE T m_nextafter(T a, T b) {
+  if constexpr (sizeof(S) == 8) return __builtin_nextafter(a, b);
+  else if constexpr (sizeof(S) == 4) return __builtin_nextafterf(a, b);
+  else {  // one step of the 16-bit pattern
+    S s = m_store<S>::to(a);
+    uint16_t bits = m_bitcast<uint16_t>(s);
+    bits = a == 0 ? (b < 0 ? 0x8001 : 1) : (uint16_t)(bits + ((b > a) == (a > 0) ? 1 : -1));
+    return a != a || b != b ? a + b : a == b ? b : m_load(m_bitcast<S>(bits));
+  }
+}
 M_INLINE float m_fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
 M_INLINE double m_fmod_of(double a, double b) { return __builtin_fmod(a, b); }
 template <typename T> M_INLINE T m_divisor(T b, int& err) { err |= b == 0 ? 2 : 0; return b == 0 ? T(1) : b; }
