@@ -166,6 +166,7 @@ class iterate_by_index(Iterator):
         try:
             item = self.obj[self.index]
         except (IndexError, StopIteration):
+            self.obj = ()  # once at its end, it stays there
             raise StopIteration from None
         self.index += 1
         return item

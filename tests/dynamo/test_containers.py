@@ -710,6 +710,7 @@ def test_guards():
     assert recompiles_of(lambda x, d: x * d.get("k", 5), (X, {}), (X, {"q": 1}), (X, {"k": 3})) == 1
     assert recompiles_of(lambda x, d: x * len(d), (X, {"a": 1}), (X, {"b": 1})) == 1
     assert recompiles_of(lambda x, s: x * (3 in s), (X, {1, 3}), (X, {1})) == 1
+    assert recompiles_of(lambda x, r: (x + r.stop, len(r)), (X, range(0)), (X, range(-3)), (X, range(-3))) == 1
     assert recompiles_of(lambda x, a: (x, a), (X, [1]), (X, [2]), (X, "anything")) == 0
 
 

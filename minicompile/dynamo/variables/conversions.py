@@ -350,7 +350,7 @@ def make_method(tx, function, instance):
 @handles(copy.copy)
 def shallow_copy(tx, value):
     value = value.realize()
-    if isinstance(value, (ConstantVariable, TupleVariable, RangeVariable)):
+    if isinstance(value, (ConstantVariable, TupleVariable, RangeVariable, SliceVariable)):
         return value
     if isinstance(value, UserDefinedObjectVariable):
         return copy_object(tx, value, {}, lambda attribute: attribute)

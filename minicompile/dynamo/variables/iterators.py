@@ -71,8 +71,14 @@ class ContainerIterator(IteratorVariable):
         codegen.load_const(self.position)
         codegen.call_function(3)
 
+    def is_valid(self):
+        """Whether a fresh iterator over the container as it is now, moved on, is this one."""
+        return True
+
     def reconstruct(self, codegen):
         """Changes of an existing container are replayed later, and would end an iterator that exists by then."""
+        if not self.is_valid():
+            unsupported("iterator of a changed container", "it is needed after a graph break")
         if self.owner not in codegen.side_effects.mutated_containers:
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
         codegen.push_function(polyfills.late_iterator)
@@ -136,6 +142,9 @@ class KeyedIterator(ContainerIterator):
         self.position += 1
         return items[key] if kind == "elements" else dict_element(tx, items[key], kind)
 
+    def is_valid(self):
+        return self.position is self.EXHAUSTED or list(self.owner.items) == self.order[:: -1 if self.backwards else 1]
+
     def follow_changes(self, owner):
         """Keys that were put in since (perhaps again) come at the end; deleted ones do not come any more."""
         new = [key for key in owner.items if owner.born.get(key, 0) > self.since]
@@ -170,7 +179,12 @@ KEYED_TYPES[type(iter(set()))] = ("elements", False)
 
 def iterator_at(opener, owner, position):
     """A new iterator over `owner` at this position."""
-    return move(opener(owner), owner, position)
+    iterator = opener(owner)
+    if position is ContainerIterator.EXHAUSTED or hasattr(iterator, "__setstate__"):
+        return move(iterator, owner, position)
+    for _ in range(position):
+        next(iterator)
+    return iterator
 
 
 def move(iterator, owner, position):

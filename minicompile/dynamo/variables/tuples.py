@@ -176,6 +176,13 @@ class NamedTupleVariable(TupleVariable):
             return super().var_getattr(tx, name)
         return descriptor_get(tx, found, self)
 
+    def c_attribute(self, tx, found):
+        if found.name == "__class__":
+            return tx.build(self.cls)
+        if found.name != "__dict__":
+            unsupported("attribute of a builtin", f"`{found.name}` of a {self.cls.__name__}")
+        return tx.build_dict({**self.attributes, **tx.side_effects.pending_attributes(self)})
+
     attributes = {}  # of a subclass without __slots__: what its instances' __dict__ held
 
     def var_setattr(self, tx, name, value):
@@ -244,7 +251,9 @@ def wrap_size(output, value, source):
 
 @wraps(range)
 def wrap_range(output, value, source):
-    output.guard("equals", source, value)
+    output.guard("type", source, range)
+    for name in ("start", "stop", "step"):  # empty ranges are equal whatever their bounds
+        output.guard("equals", source and AttrSource(source, name), getattr(value, name))
     return RangeVariable(value, source)
 
 
