@@ -13,7 +13,7 @@ import types
 
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
-from . import conversions, operators, questions
+from . import autograd_functions, conversions, operators, questions
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
@@ -30,6 +30,7 @@ HANDLERS = {
     **operators.HANDLERS,
     **conversions.HANDLERS,
     **questions.HANDLERS,
+    **autograd_functions.HANDLERS,
 }
 
 
