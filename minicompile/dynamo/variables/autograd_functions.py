@@ -1,8 +1,8 @@
 """`torch.autograd.Function.apply` during capture.
 
-Goes in: the class and the arguments.  Comes out: its `forward`, inlined, where no gradient is wanted of it; else a break,
-because a custom backward is not captured.  Mirrors `torch/_dynamo/variables/higher_order_ops.py`
-(AutogradFunctionApplyVariable).  Taught in chapter 06.
+Goes in: the class and the arguments.  Comes out: its `forward`, inlined, where no gradient is wanted of it; else a
+break, because a custom backward is not captured.  Mirrors AutogradFunctionApplyVariable of
+`torch/_dynamo/variables/higher_order_ops.py`.  Taught in chapter 06.
 """
 
 import torch

@@ -1,0 +1,329 @@
+"""Special methods, enums, named tuples and subclasses of builtins during capture, against eager."""
+
+import collections
+import dataclasses
+import enum
+from typing import NamedTuple
+
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+# --- special methods ------------------------------------------------------------------------------------
+class Vector:
+    def __init__(self, *items):
+        self.items = list(items)
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+    def __setitem__(self, i, value):
+        self.items[i] = value
+
+    def __delitem__(self, i):
+        del self.items[i]
+
+    def __contains__(self, value):
+        return value in self.items
+
+    def __call__(self, x, *, k=1):
+        return x * k * len(self)
+
+    def __bool__(self):
+        return len(self) > 1
+
+    def __add__(self, other):
+        return Vector(*self.items, *other.items) if isinstance(other, Vector) else NotImplemented
+
+    def __radd__(self, other):
+        return Vector(other, *self.items)
+
+    def __iadd__(self, other):
+        self.items.extend(other.items)
+        return self
+
+    def __neg__(self):
+        return Vector(*[-i for i in self.items])
+
+    def __eq__(self, other):
+        return isinstance(other, Vector) and self.items == other.items
+
+    def __hash__(self):
+        return len(self.items)
+
+    def __lt__(self, other):
+        return len(self) < len(other)
+
+    def __repr__(self):
+        return f"Vector({self.items})"
+
+    def __enter__(self):
+        self.items.append("in")
+        return self
+
+    def __exit__(self, *exc):
+        self.items.append(exc[0].__name__ if exc[0] else "out")
+        return True
+
+
+def test_special_methods():
+    def program():
+        v = Vector(1, 2)
+
+        def f(x):
+            v[0] += 1
+            w = v + Vector(5)
+            w += v
+            u = 7 + w
+            del u[1]
+            try:
+                v + 1
+            except TypeError as e:
+                text = str(e)
+            found = (
+                len(u),
+                u[0],
+                5 in u,
+                bool(Vector(1)),
+                -v == Vector(-v[0], -2),
+                v != w,
+                v < w,
+                repr(u),
+                f"{v}",
+                text,
+            )
+            return x + v(x, k=2), found, not v, [i + 1 for i in u], sorted([w, v])[0] is v
+
+        return f, [(X,), (X,)], lambda: v.items
+
+    same(program)
+
+
+def test_context_manager_object():
+    def program():
+        v = Vector(1)
+
+        def f(x):
+            with v as w:
+                x = x + len(w)
+            with v:
+                raise KeyError("gone")
+            return x * 2
+
+        return f, [(X,), (X,)], lambda: v.items
+
+    same(program)
+
+
+def test_iterator_object():
+    class Count:
+        def __init__(self, n):
+            self.i, self.n = 0, n
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.i >= self.n:
+                raise StopIteration
+            self.i += 1
+            return self.i
+
+    class ByIndex:
+        def __getitem__(self, i):
+            if i > 2:
+                raise IndexError(i)
+            return i * 10
+
+    def program():
+        c = Count(5)
+
+        def f(x):
+            first = next(c)
+            return x + first + sum(c) + sum(ByIndex()), list(Count(2)), [*ByIndex()]
+
+        def again():
+            c.i = 2
+
+        return f, [(X,), again, (X,)], lambda: c.i
+
+    same(program)
+
+
+# --- enum, named tuple, builtin subclasses -----------------------------------------------------------------
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+    def mix(self, x):
+        return x * self.value
+
+
+class Bits(enum.Flag):
+    A = 1
+    B = 2
+
+
+class Named(NamedTuple):
+    a: object
+    b: int = 3
+
+    def total(self):
+        return self.a + self.b
+
+
+def test_enum():
+    def program():
+        class Holder:
+            color = Color.RED
+
+        def f(x):
+            both = Bits.A | Bits.B
+            names = [c.name for c in Color]
+            if Holder.color is Color.RED:
+                x = x + 1
+            return (
+                Color(2).mix(x),
+                names,
+                Color["RED"] == Color.RED,
+                (both & Bits.A) is Bits.A,
+                Bits.B in both,
+                len(Color),
+            )
+
+        def change():
+            Holder.color = Color.BLUE
+
+        return f, [(X,), change, (X,)]
+
+    same(program)
+
+
+def test_named_tuple():
+    Made = collections.namedtuple("Made", "u v", defaults=(5,))
+
+    def f(x, n):
+        m = Made(x)._replace(v=6)
+        a, b = n
+        return m, n.total() + m.u * m.v + a, Named(x).b, n._asdict()["b"], m == (x, 6) if False else len(m), n._fields
+
+    same(lambda: (f, [(X, Named(X)), (X, Named(X, 4))]))
+
+
+class Output(collections.OrderedDict):
+    """The essentials of Hugging Face's ModelOutput."""
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                self[field.name] = value
+
+    def __getitem__(self, key):
+        return dict(self.items())[key] if isinstance(key, str) else self.to_tuple()[key]
+
+    def __setattr__(self, name, value):
+        if name in self.keys() and value is not None:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+    def to_tuple(self):
+        return tuple(self[k] for k in self.keys())
+
+
+@dataclasses.dataclass
+class Hidden(Output):
+    last: object = None
+    states: object = None
+    extra: object = None
+
+
+def test_ordered_dict_dataclass():
+    def f(x, given):
+        out = Hidden(last=x * 2, states=(x, x + 1))
+        out.last = out[0] + 1
+        out["extra"] = given.last + given["states"][0]
+        return out, len(out), list(out), out.to_tuple()[0], "extra" in out, out.states[1]
+
+    same(lambda: (f, [(X, Hidden(X, (X,))), (X, Hidden(X, (X * 2,)))]))
+
+
+def test_builtin_subclasses():
+    class Stack(list):
+        def push(self, item):
+            self.append(item)
+            return self
+
+    class Bag(dict):
+        def __missing__(self, key):
+            return key * 2
+
+    class Text(str):
+        def shout(self):
+            return self.upper() + "!"
+
+    class Number(int):
+        def __add__(self, other):
+            return Number(int(self) + other + 100)
+
+    class Pair(tuple):
+        def __new__(cls, a, b):
+            self = super().__new__(cls, (a, b))
+            self.note = "pair"
+            return self
+
+    def program():
+        s, b = Stack([1, 2]), Bag(a=1)
+
+        def f(x):
+            s.push(3)
+            t = Stack([x]).push(4)
+            t.name = "t"
+            b["n"] = len(s)
+            p = Pair(x, 5)
+            return (
+                x + s[-1] + t[0] * b["a"] + b["zz"[:0] + "q"].count("q"),
+                t,
+                Text("a").shout(),
+                Number(1) + 2,
+                p[1],
+                p.note,
+            )
+
+        def grow():
+            s.append(9)
+
+        return f, [(X,), grow, (X,)], lambda: (list(s), dict(b))
+
+    same(program)
+
+
+def test_lru_cached_method_binds_self():
+    def program():
+        class Model:
+            calls = 0
+
+            def __init__(self, k):
+                self.k = k
+
+            def scale(self, n):
+                return self.k * n
+
+        m = Model(3)
+
+        def f(x):
+            bound = m.scale
+            return x * bound(2), bound.__self__ is m, bound.__func__ is Model.scale, bound.__name__
+
+        return f, [(X,), (X,)]
+
+    same(program)
