@@ -1,8 +1,9 @@
 """What the code generators share: emitting expressions once, in the outermost scope where their value is known.
 
-Goes in: expressions of a group's nodes.  Comes out: statements in nested `Scope`s.  A generator says how a load, a constant, an
-index and an operation are written; `ExprWriter` does common subexpressions, hoisting, masks and the values that nodes of one
-kernel hand to each other.  Mirrors `torch/_inductor/codegen/common.py` (`CSE`, `Kernel`).  Taught in chapter 11.
+Goes in: expressions of a group's nodes.  Comes out: statements in nested `Scope`s.  A generator says how a load, a
+constant, an index and an operation are written; `ExprWriter` does common subexpressions, hoisting, masks and the
+values that nodes of one kernel hand to each other.  Mirrors `torch/_inductor/codegen/common.py` (`CSE`, `Kernel`).
+Taught in chapter 11.
 """
 
 import dataclasses
@@ -22,7 +23,10 @@ class Scope:
 
 @dataclasses.dataclass
 class Forward:
-    """The value of a buffer of this kernel, known without loading it: its text, and the variable or depth of its scope."""
+    """The value of a buffer of this kernel, known without loading it:
+
+    its text, and the variable or depth of its scope.
+    """
 
     text: str
     where: object
@@ -87,9 +91,11 @@ class ExprWriter:
             text = self.index_value(expr, mask)
         elif isinstance(expr, Masked):
             condition, body, other = expr.args
-            inside = condition if mask is None else ir.op("logical_and", mask, condition)
+            inside, outside = condition, ir.op("logical_not", condition)
+            if mask is not None:
+                inside, outside = (ir.op("logical_and", mask, side) for side in (inside, outside))
             text = self.select(
-                self.value(condition, mask), self.value(body, inside), self.value(other, mask), expr.dtype
+                self.value(condition, mask), self.value(body, inside), self.value(other, outside), expr.dtype
             )
         else:
             text = self.operation(expr, [self.value(a, mask) for a in expr.args], mask_key)
