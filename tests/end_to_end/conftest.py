@@ -20,10 +20,9 @@ class Subject:
     compile: Callable
     reset: Callable = lambda: None
     stats: Callable = lambda: None
-
-    @property
-    def is_ours(self):
-        return self.name == "minicompile"
+    cannot_yet: Callable = lambda reason: (
+        None
+    )  # ours is expected to fail the test that says so; if it passes, that fails
 
     def assert_counts(self, **expected):
         """The counts that the subject keeps must be exactly these."""
@@ -55,7 +54,7 @@ def _torch(backend):
 
 
 @pytest.fixture
-def subject(tmp_path_factory):
+def subject(request):
     """The compile function under test, freshly reset and strict: an internal error fails the test."""
     if SUBJECT == "identity":
         yield Subject("identity", lambda fn, **options: fn)
@@ -72,7 +71,8 @@ def subject(tmp_path_factory):
 
         minicompile.reset()
         with config.patch(strict=True, verify_ir=True):
-            yield Subject("minicompile", minicompile.compile, minicompile.reset, minicompile.stats)
+            xfail = lambda reason: request.applymarker(pytest.mark.xfail(reason=reason, strict=True))  # noqa: E731
+            yield Subject("minicompile", minicompile.compile, minicompile.reset, minicompile.stats, xfail)
         minicompile.reset()
 
 
