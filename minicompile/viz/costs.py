@@ -5,7 +5,7 @@ Mirrors nothing in PyTorch.  Taught in chapter 00.
 
 How each is measured.  Python + dispatch: the chain on one element, where nothing else is left to do.  Launch (GPU
 only): the chain on one element replayed from a CUDA graph, where neither Python nor the dispatcher runs.  Memory
-traffic: a plain copy of the same size, once for each operator.  Arithmetic is what remains.
+traffic: a plain clone of the same size, once for each operator.  Arithmetic is what remains.
 
 `python -m minicompile.viz.costs FILE` records the figures of the GPU that it runs on.
 """
@@ -71,15 +71,18 @@ def measure_costs(chain, operators, sizes, device="cpu"):
     tiny = torch.rand(1, device=device)
     dispatch = best_time(lambda: chain(tiny), wait=wait)
     launch = best_time(replay_of(chain, tiny), wait=wait) if gpu else 0.0
-    tiny_copy = best_time(lambda: tiny.copy_(tiny), wait=wait)
     rows = []
     for elements in sizes:
         x = torch.rand(elements, device=device)
-        y = torch.empty_like(x)
-        copy = max(best_time(lambda x=x, y=y: y.copy_(x), wait=wait) - tiny_copy, 0.0)
+        copy = max(copy_time(x, gpu, wait) - copy_time(tiny, gpu, wait), 0.0)
         total = best_time(lambda x=x: chain(x), wait=wait)
         rows.append(Costs(machine, elements, operators, total, min(dispatch, total), launch, copy * operators))
     return rows
+
+
+def copy_time(x, gpu, wait):
+    """Seconds for x's way through memory: read it, write it to fresh memory.  On a GPU by replay, without the host."""
+    return best_time(replay_of(torch.clone, x) if gpu else lambda: x.clone(), wait=wait)
 
 
 def replay_of(chain, x):

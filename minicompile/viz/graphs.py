@@ -7,8 +7,10 @@ Graphviz is used through the `dot` program, else through pygraphviz (whose wheel
 neither is there the picture is the DOT text.
 """
 
+import importlib.util
 import shutil
 import subprocess
+import sys
 import warnings
 from html import escape
 
@@ -71,22 +73,19 @@ _missing_reported = False
 
 
 def render(dot, text, alt):
-    """SVG of DOT text by whatever Graphviz there is; else the DOT text itself, with one line that says what to install."""
+    """SVG of DOT text by whatever Graphviz there is; else the DOT text, and one line that says what to install."""
     global _missing_reported
     if shutil.which("dot"):
         svg = subprocess.run(["dot", "-Tsvg"], input=dot, capture_output=True, text=True, check=True).stdout
         return Picture(svg[svg.index("<svg") :], text, alt)
-    try:
-        import pygraphviz
-    except ImportError:
+    if importlib.util.find_spec("pygraphviz") is None:
         if not _missing_reported:
             _missing_reported = True
-            warnings.warn(
-                "Graphviz is missing, so graphs are shown as DOT text: install `graphviz` or pygraphviz",
-                stacklevel=3,
-            )
+            warnings.warn("no Graphviz: graphs are shown as DOT text; install graphviz or pygraphviz", stacklevel=3)
         return DotText(dot, text, alt)
-    svg = pygraphviz.AGraph(dot).draw(format="svg", prog="dot").decode()
+    # in a process of its own: the library writes font warnings to the terminal
+    code = "import sys, pygraphviz; print(pygraphviz.AGraph(sys.stdin.read()).draw(format='svg', prog='dot').decode())"
+    svg = subprocess.run([sys.executable, "-c", code], input=dot, capture_output=True, text=True, check=True).stdout
     return Picture(svg[svg.index("<svg") :], text, alt)
 
 

@@ -29,10 +29,11 @@ class Picture:
 
 
 def _described(svg, alt):
-    """Put a <title> into the outermost <svg>, for screen readers and tooltips."""
+    """Give the outermost <svg> a <title>, for screen readers and tooltips, and let it shrink to the page's width."""
     start = svg.index("<svg")
     end = svg.index(">", start) + 1
-    return f'{svg[start : end - 1]} role="img"><title>{escape(alt)}</title>{svg[end:]}'
+    head = svg[start : end - 1] + ' role="img" style="max-width:100%;height:auto">'
+    return f"{head}<title>{escape(alt)}</title>{svg[end:]}"
 
 
 def from_figure(figure, text, alt):

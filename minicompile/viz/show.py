@@ -25,7 +25,9 @@ class Listing:
         from pygments.formatters import HtmlFormatter
         from pygments.lexers import get_lexer_by_name
 
-        formatter = HtmlFormatter(noclasses=True, nobackground=True, style="default")
+        formatter = HtmlFormatter(
+            noclasses=True, nobackground=True, style="default", prestyles=f"font-family:{style.MONO}"
+        )
         body = highlight(self.code, get_lexer_by_name(self.language), formatter)
         box = (
             f"background:{style.CARD};color:{style.INK};border:1px solid {style.RULE};border-radius:6px;"

@@ -15,7 +15,7 @@ ORDER = ("source", "capture", "aot", "lower", "schedule", "codegen", "load")
 
 def stage_strip(lit=None):
     """The pipeline, with the stage `lit` in its colour and the others pale; None: all in colour."""
-    width, height, gap = 132, 46, 6
+    width, height, gap = 112, 46, 6
     canvas = Canvas(len(ORDER) * (width + gap) + 22, height + 16)
     for k, stage in enumerate(ORDER):
         x, y, bright = 8 + k * (width + gap), 8, lit in (None, stage)
@@ -26,8 +26,8 @@ def stage_strip(lit=None):
         canvas.polygon([*points, (x + notch, y + height / 2)] if k else points, colour)
         head, _, tail = style.STAGE_TITLES[stage].partition(": ")
         ink = "#ffffff" if bright else style.MUTED
-        canvas.text(x + width / 2 + notch / 2, y + (19 if tail else 28), head, 13, ink, "middle", bold=True)
-        canvas.text(x + width / 2 + notch / 2, y + 35, tail, 11, ink, "middle")
+        canvas.text(x + width / 2 + notch / 2, y + (19 if tail else 28), head, 12.5, ink, "middle", bold=True)
+        canvas.text(x + width / 2 + notch / 2, y + 35, tail, 10, ink, "middle")
     names = [f"[{style.STAGE_TITLES[s]}]" if s == lit else style.STAGE_TITLES[s] for s in ORDER]
     return canvas.picture(
         " -> ".join(names), f"The pipeline{f'; this chapter: {style.STAGE_TITLES[lit]}' if lit else ''}"
@@ -59,10 +59,10 @@ def stage_text(stage, artifact):
     return str(artifact).strip()
 
 
-def draw_snapshots(fn, explanation, columns=4, lines=14, width=44):
+def draw_snapshots(fn, explanation, columns=2, lines=13, width=62):
     """Panels with the text of every stage, in pipeline order, each under its colour."""
     texts = snapshot_texts(fn, explanation)
-    size, leading, pad = 11.5, 15, 10
+    size, leading, pad = 11, 14.5, 10
     panel_width, panel_height = width * size * 0.605 + 2 * pad, lines * leading + 48
     rows = -(-len(texts) // columns)
     canvas = Canvas(columns * (panel_width + 14) + 14, rows * (panel_height + 14) + 14)
