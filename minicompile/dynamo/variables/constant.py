@@ -108,6 +108,19 @@ class BuiltinObject(VariableTracker):
         unsupported("method of a builtin", f"`{name}` of a {cls.__name__} with these arguments")
 
 
+class ConstantItems:
+    """The trackers of the elements of a constant sequence, made when they are asked for."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __len__(self):
+        return len(self.value)
+
+    def __getitem__(self, index):
+        return ConstantVariable(self.value[index])
+
+
 class ConstantVariable(BuiltinObject):
     """`value` itself."""
 
@@ -154,8 +167,8 @@ class ConstantVariable(BuiltinObject):
 
     @property
     def items(self):
-        """The trackers of the elements of a str or bytes."""
-        return [ConstantVariable(item) for item in self.value]
+        """The elements of a str or bytes."""
+        return ConstantItems(self.value)
 
     def iterate(self, tx):
         from .iterators import SequenceIterator
@@ -163,6 +176,9 @@ class ConstantVariable(BuiltinObject):
         if not isinstance(self.value, (str, bytes)):
             tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not iterable")
         return SequenceIterator(self)
+
+    def unpack(self, tx):
+        return list(self.items) if isinstance(self.value, (str, bytes)) else super().unpack(tx)
 
     def method_join(self, tx, iterable):
         """`"".join(iterable)` where the iterable is not a container of constants yet."""

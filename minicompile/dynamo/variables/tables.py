@@ -42,7 +42,7 @@ POLYFILLS = {
 }
 
 # Pure functions: called during capture when all arguments are constants.
-FOLDED_MODULES = {"math", "cmath", "_operator", "unicodedata", "_struct"}
+FOLDED_MODULES = {"math", "cmath", "unicodedata"}
 FOLDED = {
     *(getattr(module, name) for module in (math, cmath, unicodedata) for name in dir(module) if name[0] != "_"),
     *(bin, hex, oct, ord, chr, ascii, bytes, complex, types.GenericAlias),

@@ -6,14 +6,15 @@ Mirrors `torch/_dynamo/variables/lists.py`.  Taught in chapter 06.
 """
 
 import operator
+import sys
 
 import torch
 
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
 from .base import unsupported
-from .constant import NONE, BuiltinObject, ConstantVariable, boolean
-from .containers import ListVariable, Sequence, constants, elements, plain, wrap_items
+from .constant import NONE, BuiltinObject, ConstantItems, ConstantVariable, boolean
+from .containers import LARGEST, ListVariable, Sequence, constants, elements, plain, wrap_items
 from .descriptors import class_lookup, descriptor_get
 
 
@@ -101,20 +102,16 @@ class SliceVariable(BuiltinObject):
 
 
 class RangeVariable(BuiltinObject):
-    """A range with known bounds; `items` are made where somebody asks."""
+    """A range with known bounds."""
 
     cls = range
 
     def __init__(self, value, source=None):
         super().__init__(source)
-        self.value = value
+        self.value, self.items = value, ConstantItems(value)
 
     def empty(self):
         return range(0)
-
-    @property
-    def items(self):
-        return [ConstantVariable(i) for i in self.value]
 
     def as_python_constant(self):
         return self.value
@@ -122,7 +119,14 @@ class RangeVariable(BuiltinObject):
     def iterate(self, tx):
         from .iterators import SequenceIterator
 
+        if abs(self.value.stop) > sys.maxsize or abs(self.value.start) > sys.maxsize:
+            unsupported("large range", f"iterating over {self.value}")
         return SequenceIterator(self)
+
+    def unpack(self, tx):
+        if len(self.value) > LARGEST:
+            unsupported("large container", f"all elements of {self.value}")
+        return list(self.items)
 
     def call_method(self, tx, name, args, kwargs):
         if name in ("__iter__", "__reversed__"):
