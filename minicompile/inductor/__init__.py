@@ -1,7 +1,8 @@
 """inductor: an ATen graph becomes loop IR, fused kernels and a wrapper that calls them.
 
-Each stage is a function of its own: `lower` (graph -> IR), `schedule` (IR -> fused groups), `codegen` (groups -> source), `load` (source
--> callable); `compile` is the four in a row.  Mirrors `torch/_inductor/compile_fx.py`.  Taught in chapters 09 to 11.
+Each stage is a function of its own: `lower` (graph -> IR), `schedule` (IR -> fused groups), `codegen` (groups ->
+source), `load` (source -> callable); `compile` is the four in a row.  Mirrors `torch/_inductor/compile_fx.py`.
+Taught in chapters 09 to 11.
 """
 
 import warnings
@@ -10,8 +11,8 @@ import torch
 
 from .. import config, record
 from ..errors import CompilerNotFound
-from . import interpreter, memory, scheduler, verify
-from .codegen import cpp, cpp_build, cpp_prelude, wrapper
+from . import interpreter, scheduler, verify
+from .codegen import cpp, cpp_build, wrapper
 from .graph import GraphLowering, IRGraph, TensorValue
 from .lowering import LOWERINGS
 from .scheduler import Schedule

@@ -1,9 +1,9 @@
 """The on-disk cache: files named by the content that made them.
 
-Goes in: a key (a hash of everything that decides the result) and bytes.  Comes out: a path, or None: a miss.  Files are written to a
-temporary name and renamed; each ends with the digest of its own content, so that a damaged entry is a miss and is never
-loaded; the directory is private to its owner (0700), else it is not used; the oldest files go when it grows too large.
-Mirrors `torch/_inductor/codecache.py`.  Taught in chapter 11.
+Goes in: a key (a hash of everything that decides the result) and bytes.  Comes out: a path, or None: a miss.  Files
+are written to a temporary name and renamed; each ends with the digest of its own content, so that a damaged entry is
+a miss and is never loaded; the directory is private to its owner (0700), else it is not used; the oldest files go
+when it grows too large. Mirrors `torch/_inductor/codecache.py`.  Taught in chapter 11.
 """
 
 import functools

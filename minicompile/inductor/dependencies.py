@@ -1,8 +1,9 @@
 """What a loop nest reads and writes, as addresses; and how two loop nests can be laid on top of each other.
 
-Goes in: IR buffers and layouts.  Comes out: `SchedulerNode`s in a normal form (loops ordered by memory, split where a reshape needs
-it, merged where contiguous), and `match_loops`, which finds the renaming of loop variables under which two nests touch a shared
-buffer at the same address at the same time.  Mirrors `torch/_inductor/dependencies.py` and `SizeVarAllocator`.  Chapter 10.
+Goes in: IR buffers and layouts.  Comes out: `SchedulerNode`s in a normal form (loops ordered by memory, split where a
+reshape needs it, merged where contiguous), and `match_loops`, which finds the renaming of loop variables under which
+two nests touch a shared buffer at the same address at the same time.  Mirrors `torch/_inductor/dependencies.py` and
+`SizeVarAllocator`.  Chapter 10.
 """
 
 import dataclasses
@@ -14,7 +15,10 @@ from .ir import Buffer, Expr, Fetch, IndexExpr, Load
 
 @dataclasses.dataclass
 class SchedulerNode:
-    """One buffer's loop nest in normal form.  `outer` run over the result, `inner` are reduced away (empty: pointwise)."""
+    """One buffer's loop nest in normal form.
+
+    `outer` run over the result, `inner` are reduced away (empty: pointwise).
+    """
 
     buffer: Buffer
     outer: tuple

@@ -1,10 +1,11 @@
 """From an ATen graph to IR buffers: runs the graph on `TensorValue`s, calling one lowering per node.
 
-Goes in: a functional ATen `GraphModule` whose nodes carry `meta["val"]`.  Comes out: an `IRGraph`: inputs, constants, buffers and
-outputs, printable.  Mirrors `torch/_inductor/graph.py` and the `TensorBox` of `ir.py`.  Taught in chapter 09.
+Goes in: a functional ATen `GraphModule` whose nodes carry `meta["val"]`.  Comes out: an `IRGraph`: inputs, constants,
+buffers and outputs, printable.  Mirrors `torch/_inductor/graph.py` and the `TensorBox` of `ir.py`.  Taught in chapter
+09.
 
-Every node that computes gets a buffer of its own, with the strides that eager would give it; views stay index arithmetic.
-The scheduler then decides which of the buffers are ever stored.
+Every node that computes gets a buffer of its own, with the strides that eager would give it; views stay index
+arithmetic. The scheduler then decides which of the buffers are ever stored.
 """
 
 import dataclasses
@@ -92,7 +93,10 @@ class TensorValue:
 
 @dataclasses.dataclass
 class IRGraph:
-    """The lowered graph.  inputs: name -> Layout (or None for a number); constants: name -> tensor; outputs: View, number or None."""
+    """The lowered graph.
+
+    inputs: name -> Layout (or None for a number); constants: name -> tensor; outputs: View, number or None.
+    """
 
     inputs: dict
     constants: dict

@@ -1,10 +1,10 @@
 """Index arithmetic: where a loop nest reads and writes, in a small form of our own.
 
-Goes in: loop variables and sizes (`int`, or a SymPy expression where a size is symbolic).  Comes out: `Index` values, sums
-`coefficient * atom + ... + constant` in one canonical form, so that equal addresses are the same object.  An atom is a loop
-variable `Var`, a `FloorDiv` or `Mod` of an index (reshapes make these), a `Symbol` (a symbolic size) or an `Indirect` (an
-integer that the kernel loads and uses as an address).  SymPy is slow, so it is used for symbolic sizes only.
-Mirrors `torch/_inductor/sizevars.py` and `torch/utils/_sympy/functions.py`.  Taught in chapter 09.
+Goes in: loop variables and sizes (`int`, or a SymPy expression where a size is symbolic).  Comes out: `Index` values,
+sums `coefficient * atom + ... + constant` in one canonical form, so that equal addresses are the same object.  An
+atom is a loop variable `Var`, a `FloorDiv` or `Mod` of an index (reshapes make these), a `Symbol` (a symbolic size)
+or an `Indirect` (an integer that the kernel loads and uses as an address).  SymPy is slow, so it is used for symbolic
+sizes only. Mirrors `torch/_inductor/sizevars.py` and `torch/utils/_sympy/functions.py`.  Taught in chapter 09.
 """
 
 import weakref
@@ -14,7 +14,10 @@ import sympy
 
 
 class Interned(type):
-    """Hash-consing: constructing equal things gives one object, so that equality is identity and hashing costs nothing."""
+    """Hash-consing:
+
+    constructing equal things gives one object, so that equality is identity and hashing costs nothing.
+    """
 
     def __init__(cls, *args):
         super().__init__(*args)
@@ -71,7 +74,8 @@ class Mod(metaclass=Interned):
 class Indirect(metaclass=Interned):
     """An integer expression of the IR used as an address, 0 <= value < size.
 
-    wrap: negative values count from the end.  check: a value out of range is eager's IndexError (else it is promised in range).
+    wrap: negative values count from the end.
+    check: a value out of range is eager's IndexError (else it is promised in range).
     """
 
     __slots__ = ("expr", "size", "wrap", "check", "text", "__weakref__")
@@ -95,8 +99,11 @@ def _divides(divisor, value):
     if isinstance(value, int) and isinstance(divisor, int):
         return value // divisor if value % divisor == 0 else None
     quotient = sympy.cancel(sympy.sympify(value) / divisor)
-    exact = quotient.as_numer_denom()[1] == 1 and all(c.is_integer for c in sympy.Poly(quotient).coeffs()) if quotient.free_symbols else quotient.is_integer  # fmt: skip
-    return _plain(quotient) if exact else None
+    if quotient.free_symbols:
+        whole = quotient.as_numer_denom()[1] == 1 and all(c.is_integer for c in sympy.Poly(quotient).coeffs())
+    else:
+        whole = quotient.is_integer
+    return _plain(quotient) if whole else None
 
 
 def _plain(value):
@@ -104,7 +111,10 @@ def _plain(value):
 
 
 class Index(metaclass=Interned):
-    """sum(coefficient * atom for atom, coefficient in terms) + constant.  Build with `index(...)` and operators, not directly."""
+    """sum(coefficient * atom for atom, coefficient in terms) + constant.
+
+    Build with `index(...)` and operators, not directly.
+    """
 
     __slots__ = ("terms", "constant", "_text", "_bounds", "__weakref__")
 

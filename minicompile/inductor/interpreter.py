@@ -1,7 +1,7 @@
 """The IR, run by ATen: no compiler needed, slow, and an independent check of lowering and of the code generators.
 
-Goes in: an `IRGraph`.  Comes out: a callable on tensors.  Every loop nest is evaluated on whole index tensors: a loop variable is an
-`arange` along its own dimension.  Mirrors nothing in PyTorch.  Taught in chapter 09.
+Goes in: an `IRGraph`.  Comes out: a callable on tensors.  Every loop nest is evaluated on whole index tensors: a loop
+variable is an `arange` along its own dimension.  Mirrors nothing in PyTorch.  Taught in chapter 09.
 """
 
 import torch

@@ -1,14 +1,14 @@
 """The loop IR: expressions over loads, and the buffers whose loop nests compute them.
 
-Goes in: what the lowerings build.  Comes out: a list of `Buffer`s, each with a `Layout` and one `data`: `Pointwise`, `Reduction`,
-`Scatter`, `Extern` (an ATen call) or `MultiOutput`; printable, hash-consed, without mutation.
-Mirrors `torch/_inductor/ir.py` and `ops_handler.py`.  Taught in chapter 09.
+Goes in: what the lowerings build.  Comes out: a list of `Buffer`s, each with a `Layout` and one `data`: `Pointwise`,
+`Reduction`, `Scatter`, `Extern` (an ATen call) or `MultiOutput`; printable, hash-consed, without mutation. Mirrors
+`torch/_inductor/ir.py` and `ops_handler.py`.  Taught in chapter 09.
 
     buf0: float32[8, 16] = pointwise(i0 < 8, i1 < 16): relu(arg0[i0, i1])
 
-A load names a *position* (one index per dimension), never an address: the address follows from the buffer's layout, when code is
-generated.  A view is index arithmetic on positions.  Loop variables are `i0, i1, ...` (positions of the result) and `r0, r1,
-...` (reduced away).
+A load names a *position* (one index per dimension), never an address: the address follows from the buffer's layout,
+when code is generated.  A view is index arithmetic on positions.  Loop variables are `i0, i1, ...` (positions of the
+result) and `r0, r1, ...` (reduced away).
 """
 
 import dataclasses
@@ -161,7 +161,7 @@ class Op(Expr):
         return Op(self.name, args, self.dtype)
 
     def __repr__(self):
-        extra = f", {short(self.dtype)}" if OPS[self.name].rule == "given" else ""
+        extra = f", {short(self.dtype)}" if self.name in OPS and OPS[self.name].rule == "given" else ""
         return f"{self.name}({', '.join(map(repr, self.args))}{extra})"
 
 
@@ -184,7 +184,10 @@ class Masked(Expr):
 
 
 def op(name, *args, dtype=None):
-    """An `Op` with its dtype from the operation's type rule; casts that change nothing vanish, casts of constants fold."""
+    """An `Op` with its dtype from the operation's type rule;
+
+    casts that change nothing vanish, casts of constants fold.
+    """
     if name == "cast":
         (x,) = args
         if x.dtype == dtype:
@@ -317,7 +320,7 @@ class Pointwise:
 class Reduction:
     """result[vars] = combine over reduced of body.  kind: a row of `ops.REDUCTIONS`.
 
-    Half sums accumulate in float32.  For argmax/argmin the result is the row-major number of `reduced` of the first winner.
+    For argmax/argmin the result is the row-major number of `reduced` of the first winner.
     """
 
     vars: tuple
@@ -331,7 +334,10 @@ class Reduction:
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """result[.., k, ..] = combine of body over 0..k along one dimension (`vars[dim]`).  kind: "sum", "prod", "max", "min"."""
+    """result[.., k, ..] = combine of body over 0..k along one dimension (`vars[dim]`).
+
+    kind: "sum", "prod", "max", "min".
+    """
 
     vars: tuple
     dim: int
@@ -344,7 +350,7 @@ class Scan:
 
 @dataclasses.dataclass(frozen=True)
 class Scatter:
-    """result = initial everywhere; then, for every point of `points` in order, result[position] is stored/combined with body.
+    """result = initial everywhere; then, for every point in order, result[position] is stored/combined with body.
 
     mode: "store" (the last one wins), or "add", "prod", "max", "min".  `initial` is an expression over `vars`.
     """
@@ -358,7 +364,8 @@ class Scatter:
 
     def __str__(self):
         where = ", ".join(map(str, self.position))
-        return f"scatter_{self.mode}({_ranges(self.vars)}: {self.initial}; {_ranges(self.points)}: [{where}] <- {self.body})"
+        put = f"{_ranges(self.points)}: [{where}] <- {self.body}"
+        return f"scatter_{self.mode}({_ranges(self.vars)}: {self.initial}; {put})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -376,13 +383,18 @@ class View:
 class Extern:
     """A call of an ATen operator.  args/kwargs hold numbers, lists and `View`s.
 
-    kind: "extern" for the calls we want (matmul, convolution, attention), "fallback" for operators that have no lowering.
+    kind: "extern" for the calls we want (matmul, convolution, attention), "fallback" where there is no lowering.
     """
 
     target: Any  # torch._ops.OpOverload
     args: tuple
     kwargs: dict
     kind: str = "fallback"
+
+    @property
+    def ordered(self):
+        """Must the call run, and in its turn?  Assertions must, and random draws, which advance the generator."""
+        return not self.target._schema.returns or torch.Tag.nondeterministic_seeded in self.target.tags
 
     def views(self):
         found = []

@@ -1,7 +1,8 @@
 """Memory planning: when each buffer is allocated, whose memory it may take over, and when it is freed.
 
-Goes in: a `Schedule`.  Comes out: a `MemoryPlan`: for each group the buffers to allocate before it (fresh, or in a dead buffer's
-memory) and those to free after it.  Mirrors `torch/_inductor/codegen/wrapper.py`'s memory planning.  Taught in chapter 10.
+Goes in: a `Schedule`.  Comes out: a `MemoryPlan`: for each group the buffers to allocate before it (fresh, or in a
+dead buffer's memory) and those to free after it.  Mirrors `torch/_inductor/codegen/wrapper.py`'s memory planning.
+Taught in chapter 10.
 """
 
 import dataclasses
@@ -11,13 +12,15 @@ import torch
 from .dependencies import Addresses
 from .ir import Extern, MultiOutput, View
 
-
 KEEP = 16  # groups for which dead memory waits for a buffer of its layout
 
 
 @dataclasses.dataclass
 class MemoryPlan:
-    """allocate[k]: (name, name of the buffer whose memory it takes over, or None); free[k]: names dead after group k."""
+    """allocate[k]:
+
+    (name, name of the buffer whose memory it takes over, or None); free[k]: names dead after group k.
+    """
 
     allocate: list
     free: list
@@ -37,8 +40,11 @@ def may_alias(target):
 
 
 def _own_memory(schedule):
-    """Buffers whose memory nothing else can see: those that our kernels write."""
-    own = {name for group in schedule.groups if group.kind not in ("extern", "output") for name in group.stored}
+    """Buffers whose memory nothing else can see:
+
+    allocated here, and given to no call that could return a view of it.
+    """
+    own = {name for group in schedule.groups if _allocates(group) for name in group.stored}
     for group in schedule.groups:
         if group.kind == "extern" and may_alias(group.nodes[0].data.target):
             own -= set(group.reads)
@@ -46,7 +52,9 @@ def _own_memory(schedule):
 
 
 def _in_place(group, dead, new, layouts, addresses):
-    """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it overwrites."""
+    """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it
+    overwrites.
+    """
     if group.kind != "loops" or group.inner or layouts[dead] != layouts[new]:
         return False
     store = next(n.store for n in group.nodes if n.name == new)
@@ -71,7 +79,7 @@ def plan(schedule):
     for k, group in enumerate(groups):
         dying = [n for n in group.reads if last[n] == k and n in computed and n not in outputs]
         new, over = [], []
-        for name in group.stored if group.kind not in ("extern", "output") or _has_out(group) else ():
+        for name in group.stored if _allocates(group) else ():
             same = [n for n, died in pool.items() if layouts[n] == layouts[name] and k - died <= KEEP]
             same += [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
             old = same[0] if same else None
@@ -92,7 +100,10 @@ def plan(schedule):
     return result
 
 
-def _has_out(group):
+def _allocates(group):
+    """Is the result written into memory that the wrapper allocates?"""
+    if group.kind not in ("extern", "output"):
+        return True
     data = group.nodes[0].data
     return isinstance(data, Extern) and data.kind == "extern" and out_variant(data.target) is not None
 
@@ -101,7 +112,10 @@ _OUT = {}
 
 
 def out_variant(target):
-    """The overload of an operator that writes into `out=`, or None.  Only for single results without further out arguments."""
+    """The overload of an operator that writes into `out=`, or None.
+
+    Only for single results without further out arguments.
+    """
     if target not in _OUT:
         packet, found = target.overloadpacket, None
         if len(target._schema.returns) == 1 and not may_alias(target):

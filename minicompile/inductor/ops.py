@@ -1,14 +1,14 @@
 """The scalar operations: ONE row each.  A new scalar operation is one row here and nothing anywhere else.
 
-Goes in: nothing.  Comes out: `OPS[name]`, an `OpSpec` that the IR (type rule), the interpreter (eager), the code generators
-(C++ and Triton text) and the fusion heuristics (cost) all read.  Mirrors `torch/_inductor/ops_handler.py` and the overrides in
-`codegen/cpp.py` and `codegen/triton.py`.  Taught in chapter 09.
+Goes in: nothing.  Comes out: `OPS[name]`, an `OpSpec` that the IR (type rule), the interpreter (eager), the code
+generators (C++ and Triton text) and the fusion heuristics (cost) all read.  Mirrors `torch/_inductor/ops_handler.py`
+and the overrides in `codegen/cpp.py` and `codegen/triton.py`.  Taught in chapter 09.
 
-All operands of a row have one dtype unless its rule says otherwise: promotion is the lowering's work (explicit `cast`s).
-bfloat16 and float16 are computed in float32 by the code generators and rounded where they are stored or cast.
-`m_...` names are functions of `codegen/cpp_prelude.py`; `{0}` is the first operand, `{err}` an error flag that is set to
-`ERROR_DIVISION` when eager would raise, `{type}`/`{src}` the C++ (Triton) type of the result/of the first operand,
-`{store}` the C++ type as which the result would be stored.
+All operands of a row have one dtype unless its rule says otherwise: promotion is the lowering's work (explicit
+`cast`s). bfloat16 and float16 are computed in float32 by the code generators and rounded where they are stored or
+cast. `m_...` names are functions of `codegen/cpp_prelude.py`; `{0}` is the first operand, `{err}` an error flag that
+is set to `ERROR_DIVISION` when eager would raise, `{type}`/`{src}` the C++ (Triton) type of the result/of the first
+operand, `{store}` the C++ type as which the result would be stored.
 """
 
 import dataclasses
@@ -85,8 +85,12 @@ RULES = {
 }
 
 
-def _sigmoid(x):
-    return torch.sigmoid(x)
+def _floordiv(a, b):
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def _truncdiv(a, b):
+    return torch.div(a, b, rounding_mode="trunc")
 
 
 def _relu(x):
@@ -111,8 +115,8 @@ ROWS = [
     ("square", "same", lambda x: x * x, "{0} * {0}", "{0} * {0}", 1),
     ("truediv", "float", torch.div, "{0} / {1}", "rt.div({0}, {1})", 4),
     ("reciprocal", "float", torch.reciprocal, "{type}(1) / {0}", "rt.reciprocal({0})", 4),
-    ("floordiv", "same", lambda a, b: torch.div(a, b, rounding_mode="floor"), "m_floordiv({0}, {1}, {err})", "rt.floordiv({0}, {1})", 8),
-    ("truncdiv", "same", lambda a, b: torch.div(a, b, rounding_mode="trunc"), "m_truncdiv({0}, {1}, {err})", "rt.truncdiv({0}, {1})", 8),
+    ("floordiv", "same", _floordiv, "m_floordiv({0}, {1}, {err})", "rt.floordiv({0}, {1})", 8),
+    ("truncdiv", "same", _truncdiv, "m_truncdiv({0}, {1}, {err})", "rt.truncdiv({0}, {1})", 8),
     ("remainder", "same", torch.remainder, "m_remainder({0}, {1}, {err})", "rt.remainder({0}, {1})", 8),
     ("fmod", "same", torch.fmod, "m_fmod({0}, {1}, {err})", "rt.fmod({0}, {1})", 8),
     ("maximum", "same", torch.maximum, "m_maximum({0}, {1})", "rt.maximum({0}, {1})", 2),
@@ -155,7 +159,7 @@ ROWS = [
     # ---- floating functions of one number
     _math("sqrt", cost=4, triton="rt.sqrt({0})"),
     ("rsqrt", "float", torch.rsqrt, "{type}(1) / m_sqrt({0})", "libdevice.rsqrt({0})", 8),
-    ("sigmoid", "float", _sigmoid, "{type}(1) / ({type}(1) + m_exp(-{0}))", "rt.sigmoid({0})", 20),
+    ("sigmoid", "float", torch.sigmoid, "{type}(1) / ({type}(1) + m_exp(-{0}))", "rt.sigmoid({0})", 20),
     _math("exp", triton="libdevice.exp({0})"),
     _math("exp2", triton="libdevice.exp2({0})"),
     _math("expm1"),
@@ -193,7 +197,10 @@ OPS = {row[0]: OpSpec(*row) for row in ROWS}
 
 @dataclasses.dataclass(frozen=True)
 class ReductionSpec:
-    """One reduction.  combine: the scalar operation that joins two partial results; identity: its neutral element by dtype."""
+    """One reduction.
+
+    combine: the scalar operation that joins two partial results; identity: its neutral element by dtype.
+    """
 
     name: str
     combine: str

@@ -1,7 +1,8 @@
 """Passes over the lowered graph, before scheduling: dead code, and inlining of cheap producers into their consumers.
 
-Goes in: an `IRGraph`, with a buffer for every operator.  Comes out: an `IRGraph` with fewer, larger buffers, and a `FusionDecision`
-for each buffer that vanished.  Mirrors what `torch/_inductor/ir.py` decides in `realize_hint` and friends.  Taught in chapter 10.
+Goes in: an `IRGraph`, with a buffer for every operator.  Comes out: an `IRGraph` with fewer, larger buffers, and a
+`FusionDecision` for each buffer that vanished.  Mirrors what `torch/_inductor/ir.py` decides in `realize_hint` and
+friends.  Taught in chapter 10.
 """
 
 import dataclasses
@@ -46,19 +47,21 @@ def loop_exprs(data):
 
 
 def dead_code(graph):
-    """Drop buffers that nothing reads; calls that return nothing are there for what they do."""
+    """Drop buffers that nothing reads, except calls that are there for what they do."""
     live = {o.buffer for o in graph.outputs if isinstance(o, View)}
     kept = []
     for buffer in reversed(graph.buffers):
-        effect = isinstance(buffer.data, ir.Extern) and not buffer.data.target._schema.returns
-        if buffer.name in live or effect:
+        if buffer.name in live or getattr(buffer.data, "ordered", False):
             kept.append(buffer)
             live.update(buffer_reads(buffer))
     return dataclasses.replace(graph, buffers=kept[::-1])
 
 
 def split_arg(graph):
-    """argmax = the smallest number of a position whose element is the max (or NaN, if there is one): two plain reductions."""
+    """argmax = the smallest number of a position whose element is the max (or NaN, if there is one):
+
+    two plain reductions.
+    """
     buffers = []
     for buffer in graph.buffers:
         data = buffer.data

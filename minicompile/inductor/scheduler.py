@@ -1,11 +1,11 @@
 """Fusion: which loop nests become one kernel, and why.
 
-Goes in: an `IRGraph`.  Comes out: a `Schedule`: groups in execution order, each with its nodes on common loops, the buffers that it
-has to store, and a `FusionDecision` for every pair that was looked at; bytes moved before and after.  Deterministic.
-Mirrors `torch/_inductor/scheduler.py`.  Taught in chapter 10.
+Goes in: an `IRGraph`.  Comes out: a `Schedule`: groups in execution order, each with its nodes on common loops, the
+buffers that it has to store, and a `FusionDecision` for every pair that was looked at; bytes moved before and after.
+Deterministic. Mirrors `torch/_inductor/scheduler.py`.  Taught in chapter 10.
 
-A group of loops runs `for outer: for inner`: a node covers both ("full"), or only the outer ones: results of reductions over
-the inner loops, and what is computed from these.  A group without reductions has no inner loops.
+A group of loops runs `for outer: for inner`: a node covers both ("full"), or only the outer ones: results of
+reductions over the inner loops, and what is computed from these.  A group without reductions has no inner loops.
 """
 
 import dataclasses
@@ -24,7 +24,9 @@ LONG_PASS = 1 << 16
 
 @dataclasses.dataclass
 class Group:
-    """One kernel (kind "loops"), or one buffer that is emitted by itself (kind "scatter", "scan", "extern", "output")."""
+    """One kernel (kind "loops"), or one buffer that is emitted by itself (kind "scatter", "scan", "extern",
+    "output").
+    """
 
     kind: str
     nodes: list  # SchedulerNode, or the Buffer itself for other kinds
@@ -85,6 +87,9 @@ class Scheduler:
         self.producer = {b.name: k for k, b in enumerate(graph.buffers)}  # name -> number of its group
         self.depends = [{self.producer[n] for n in buffer_reads(b) if n in self.producer} for b in graph.buffers]
         self.refused = {}
+        ordered = [k for k, b in enumerate(graph.buffers) if getattr(b.data, "ordered", False)]
+        for before, after in zip(ordered, ordered[1:], strict=False):
+            self.depends[after].add(before)
 
     def make_group(self, buffer):
         if isinstance(buffer.data, (Pointwise, Reduction)):
@@ -144,7 +149,8 @@ class Scheduler:
 
     def touched(self, group):
         if group.touched is None:
-            group.touched = dict.fromkeys([*group.names, *(load.buffer for n in group.nodes for load in ir.loads(n.body))])
+            loads = [load.buffer for n in group.nodes for load in ir.loads(n.body)]
+            group.touched = dict.fromkeys([*group.names, *loads])
         return group.touched
 
     def reaches(self, source, target, skip_direct=False):
@@ -213,7 +219,7 @@ class Scheduler:
     def mappings(self, first, second):
         """Candidate (outer, inner, renaming of first's loops, of second's) that put both groups on common loops.
 
-        The loops are matched by the address at which both touch a shared buffer, largest buffer first, and at last in order.
+        Loops are matched by the address at which both touch a shared buffer, largest buffer first; at last in order.
         """
         shared = [n for n in self.touched(first) if n in self.touched(second)]
         shared.sort(key=lambda n: -_hint(self.layouts[n].numel()))

@@ -1,7 +1,8 @@
 """The IR verifier: every buffer typed, in range, and computed before it is read.
 
-Goes in: an `IRGraph` or a `Schedule`.  Comes out: nothing, or `IRError` that names the buffer and what is wrong with it.
-Runs after every pass when `config.verify_ir` is set (tests set it).  Mirrors nothing in PyTorch.  Taught in chapter 09.
+Goes in: an `IRGraph` or a `Schedule`.  Comes out: nothing, or `IRError` that names the buffer and what is wrong with
+it. Runs after every pass when `config.verify_ir` is set (tests set it).  Mirrors nothing in PyTorch.  Taught in
+chapter 09.
 """
 
 from ..errors import InternalError
@@ -72,7 +73,10 @@ def bodies(data, buffer):
 
 
 def verify_expr(root, scope, buffer, layouts, seen):
-    """Types, scope and ranges of an expression.  Loads under a mask may lie outside: their mask keeps them from happening."""
+    """Types, scope and ranges of an expression.
+
+    Loads under a mask may lie outside: their mask keeps them from happening.
+    """
     masked = {n for m in ir.walk(root) if isinstance(m, Masked) for part in m.args[1:] for n in ir.walk(part)}
     for node in ir.walk(root):
         for value in ir.indices(node):

@@ -29,7 +29,7 @@ def samples(dtype):
 
 
 def run(*cases):
-    """One graph with a pointwise buffer for each case (expression builder, inputs, dtype): C++ and interpreter results."""
+    """One graph, a buffer for each case (expression builder, inputs, dtype): C++ and interpreter results."""
     inputs, layouts, buffers, outputs = [], {}, [], []
     for build, tensors, dtype in cases:
         variables = ir.loop_vars(tensors[0].shape)
@@ -123,14 +123,20 @@ def castable(source, target):
 def test_cast(source):
     targets = (*FLOATS, *INTEGERS, torch.bool)
     inputs = [castable(source, target) for target in targets]
-    cases = ((lambda load, to=to: ir.op("cast", load, dtype=to), [x], to) for x, to in zip(inputs, targets, strict=True))
+    cases = (
+        (lambda load, to=to: ir.op("cast", load, dtype=to), [x], to) for x, to in zip(inputs, targets, strict=True)
+    )
     for x, target, compiled, interpreted in zip(inputs, targets, *run(*cases), strict=True):
         expected = x.to(target)
-        torch.testing.assert_close(compiled, expected, rtol=0, atol=0, equal_nan=True, msg=lambda m, t=target: f"{t}: {m}")
+        torch.testing.assert_close(
+            compiled, expected, rtol=0, atol=0, equal_nan=True, msg=lambda m, t=target: f"{t}: {m}"
+        )
         torch.testing.assert_close(interpreted, expected, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("pair", [(torch.float32, torch.int32), (torch.float64, torch.int64), (torch.bfloat16, torch.int16)])
+@pytest.mark.parametrize(
+    "pair", [(torch.float32, torch.int32), (torch.float64, torch.int64), (torch.bfloat16, torch.int16)]
+)
 def test_bitcast(pair):
     for source, target in (pair, pair[::-1]):
         x = torch.tensor([0.0, -0.0, 1.5, -3.25, float("inf")]).to(pair[0])
@@ -163,6 +169,10 @@ def compiled_only(name, inputs):
 
 
 def test_type_rules_refuse_mixed_operands():
-    for name, dtypes in {"add": (torch.float32, torch.int32), "exp": (torch.int64,), "where": (torch.int8,) * 3}.items():
+    for name, dtypes in {
+        "add": (torch.float32, torch.int32),
+        "exp": (torch.int64,),
+        "where": (torch.int8,) * 3,
+    }.items():
         with pytest.raises(TypeError, match=name):
             OPS[name].result_dtype(dtypes)

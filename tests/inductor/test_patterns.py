@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from patterns import PATTERNS, aten_graph
 
 from minicompile import inductor
 from minicompile.inductor.interpreter import Interpreter
-
-from patterns import PATTERNS, aten_graph
 
 HALF_ERROR = {torch.float16: 2e-3, torch.bfloat16: 2e-2}  # eager rounds after every operation, kernels at the end
 

@@ -1,8 +1,8 @@
 """C++/OpenMP kernels: one function a group of loops.
 
-Goes in: a `Group`.  Comes out: a `Kernel` (the text of a C++ function, the buffers it takes).  `#pragma omp parallel for` outside,
-`#pragma omp simd` inside; values that nodes hand to each other stay in registers; rows that a later pass needs again stay in
-a small scratch array.  Mirrors `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+Goes in: a `Group`.  Comes out: a `Kernel` (the text of a C++ function, the buffers it takes).  `#pragma omp parallel
+for` outside, `#pragma omp simd` inside; values that nodes hand to each other stay in registers; rows that a later
+pass needs again stay in a small scratch array.  Mirrors `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
 
     pointwise   for outer (parallel): for x (simd): all nodes
     rows        for outer (parallel): for each pass: for r (simd): reduce        the reduced loop is contiguous

@@ -1,6 +1,7 @@
 """Build and load generated C++: find a compiler, compile into the cache, call through `ctypes`.
 
-Goes in: C++ text.  Comes out: the functions in it, callable on tensors.  Mirrors `torch/_inductor/cpp_builder.py`.  Chapter 11.
+Goes in: C++ text.  Comes out: the functions in it, callable on tensors.  Mirrors `torch/_inductor/cpp_builder.py`.
+Chapter 11.
 """
 
 import ctypes
@@ -17,7 +18,8 @@ from ...errors import CompilerNotFound, MinicompileError
 from .. import cache
 from ..ops import ERROR_INDEX
 
-# No -ffast-math: NaN, infinities and signed zeros are the program's.  No contraction: a * b + c rounds twice, as eager does.
+# No -ffast-math: NaN, infinities and signed zeros are the program's.  No contraction: a * b + c rounds twice, as
+# eager does.
 FLAGS = (
     "-std=c++17 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv "
     "-Wno-psabi -Wno-unknown-pragmas -shared -fPIC"
@@ -56,7 +58,7 @@ def build(source):
         arguments = [compiler, *FLAGS, str(text), "-o", str(library), *LIBRARIES]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
         if done.returncode != 0:
-            raise MinicompileError(f"{compiler} failed on generated code:\n{done.stderr[:4000]}\n{source}")
+            raise MinicompileError(f"{compiler} failed on generated code:\n{done.stderr[:8000]}")
         return cache.put(f"{name}.so", library.read_bytes())
 
 

@@ -1,7 +1,7 @@
 """Reductions along columns: the reduced loop is not the contiguous one, so that a vector holds many results at once.
 
-Goes in: a group whose last outer loop is contiguous.  Comes out: a tile of columns at a time, with an accumulator for each column.
-Mirrors the outer-loop vectorisation of `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+Goes in: a group whose last outer loop is contiguous.  Comes out: a tile of columns at a time, with an accumulator for
+each column. Mirrors the outer-loop vectorisation of `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 """How loads, constants, indices and operations are written in C++: the bottom half of the C++ generator.
 
-Goes in: expressions.  Comes out: C++ text.  Mirrors `CppOverrides` of `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+Goes in: expressions.  Comes out: C++ text.  Mirrors `CppOverrides` of `torch/_inductor/codegen/cpp.py`.  Taught in
+chapter 11.
 """
 
 import math

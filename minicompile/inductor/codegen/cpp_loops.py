@@ -1,6 +1,7 @@
 """Loop nests in C++: which loops run in parallel, which in vector registers, and how partial results are combined.
 
-Goes in: loops and what stands inside.  Comes out: text.  Mirrors `LoopNest` of `torch/_inductor/codegen/cpp.py`.  Chapter 11.
+Goes in: loops and what stands inside.  Comes out: text.  Mirrors `LoopNest` of `torch/_inductor/codegen/cpp.py`.
+Chapter 11.
 """
 
 import dataclasses
@@ -8,7 +9,6 @@ import dataclasses
 import torch
 
 from ... import config
-from .. import ir
 from ..ops import OPS, REDUCTIONS
 from .cpp_expr import COMPUTE, CppWriter, indent, literal
 
@@ -65,7 +65,10 @@ class LoopWriter(CppWriter):
         self.line("  " * (len(loops) - 1) + "}")
 
     def parallel(self, loops, simd=False):
-        """Levels for loops of which the first ones run in parallel, when there is enough work; `simd` on the last one."""
+        """Levels for loops of which the first ones run in parallel, when there is enough work;
+
+        `simd` on the last one.
+        """
         flags = " reduction(|:err)" if self.errors else ""
         result, k = [], 0
         if self.work() >= SERIAL and loops:

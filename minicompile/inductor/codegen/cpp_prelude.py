@@ -1,7 +1,8 @@
 """The head of every generated C++ file: types, vector math, and the `m_...` functions that the rows of `ops.py` name.
 
-Plain C++17 for GCC and Clang, no PyTorch headers.  With glibc >= 2.35 on x86-64 the declarations below promise the vectoriser
-that vector versions of exp, tanh, erf ... exist (libmvec); elsewhere the same code is compiled, slower.  Taught in chapter 11.
+Plain C++17 for GCC and Clang, no PyTorch headers.  With glibc >= 2.35 on x86-64 the declarations below promise the
+vectoriser that vector versions of exp, tanh, erf ... exist (libmvec); elsewhere the same code is compiled, slower.
+Taught in chapter 11.
 """
 
 # Functions of one and of two numbers that libmvec has since glibc 2.35.
@@ -89,13 +90,21 @@ template <typename T> M_INLINE T m_load(T v) { return v; }
 // m_to<T>: round a computed value to how T is stored;  m_cast<To, From>: Tensor.to
 template <typename T> struct m_store { template <typename V> M_INLINE T to(V v) { return (T)v; } };
 template <> struct m_store<bool> { template <typename V> M_INLINE bool to(V v) { return v != 0; } };
-template <> struct m_store<bfloat16> { template <typename V> M_INLINE bfloat16 to(V v) { return bfloat16{m_round_bfloat16((float)v)}; } };
+template <> struct m_store<bfloat16> {
+  template <typename V> M_INLINE bfloat16 to(V v) { return bfloat16{m_round_bfloat16((float)v)}; }
+};
 template <> struct m_store<half> { template <typename V> M_INLINE half to(V v) { return m_round_half((float)v); } };
 template <> struct m_store<uint8_t> {
   template <typename V> M_INLINE uint8_t to(V v) { return (uint8_t)(int64_t)v; }
 };
-template <typename To, typename From> M_INLINE auto m_cast(decltype(m_load(From())) v) { return m_load(m_store<To>::to(v)); }
-template <typename To, typename From> M_INLINE To m_bitcast(From v) { To t; __builtin_memcpy(&t, &v, sizeof(t)); return t; }
+template <typename To, typename From> M_INLINE auto m_cast(decltype(m_load(From())) v) {
+  return m_load(m_store<To>::to(v));
+}
+template <typename To, typename From> M_INLINE To m_bitcast(From v) {
+  To t;
+  __builtin_memcpy(&t, &v, sizeof(t));
+  return t;
+}
 template <typename T> struct m_is_float { static constexpr bool value = false; };
 template <> struct m_is_float<float> { static constexpr bool value = true; };
 template <> struct m_is_float<double> { static constexpr bool value = true; };
@@ -105,13 +114,14 @@ template <typename T> M_INLINE T m_min(T a, T b) { return a < b ? a : b; }
 """
 
 _TAIL = r"""
-// --- exp, erf and tanh in float, for vectors of any width, without branches: all values, infinities and NaN at one speed
+// --- exp, erf and tanh in float, for vectors of any width, without branches: all values at one speed
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
-M_INLINE float m_exp(float x) {  // 2^n * e^r with |r| <= ln(2)/2: Taylor's series for e^r; 2^n in two factors, for subnormals
+// 2^n * e^r with |r| <= ln(2)/2: Taylor's series for e^r; 2^n in two factors, for subnormals
+M_INLINE float m_exp(float x) {
   const float low = x < -104.0f ? -104.0f : x, y = low > 89.0f ? 89.0f : low;
   const float n = __builtin_rintf(y * 1.44269504088896341f);
   const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, y));
@@ -124,7 +134,8 @@ M_INLINE float m_exp(float x) {  // 2^n * e^r with |r| <= ln(2)/2: Taylor's seri
   const int32_t k = (int32_t)n, h = k >> 1;
   return p * m_bits_float((uint32_t)(h + 127) << 23) * m_bits_float((uint32_t)(k - h + 127) << 23);
 }
-M_INLINE float m_erf(float x) {  // near 0 a polynomial in x*x; elsewhere 1 - e^polynomial (fitted to erf, to log(erfc))
+// near 0 a polynomial in x*x; elsewhere 1 - e^polynomial (fitted to erf, to log(erfc))
+M_INLINE float m_erf(float x) {
   const float a = __builtin_fabsf(x), s = x * x, t = a > 4.0f ? 4.0f : a;
   float p = m_mad(s, 8.3167726180e-05f, -8.1300120105e-04f);
   p = m_mad(p, s, 5.1999066070e-03f);
@@ -166,7 +177,9 @@ template <typename T> M_INLINE T m_fmax(T a, T b) { return (a > b || b != b) ? a
 template <typename T> M_INLINE T m_fmin(T a, T b) { return (a < b || b != b) ? a : b; }
 template <typename T> M_INLINE T m_sign(T a) { return (T)((T(0) < a) - (a < T(0))); }
 template <typename T> M_INLINE bool m_isnan(T a) { return a != a; }
-template <typename T> M_INLINE bool m_isinf(T a) { return m_is_float<T>::value && (a == m_inf<T>() || a == -m_inf<T>()); }
+template <typename T> M_INLINE bool m_isinf(T a) {
+  return m_is_float<T>::value && (a == m_inf<T>() || a == -m_inf<T>());
+}
 template <typename T> M_INLINE bool m_signbit(T a) {
   if constexpr (m_is_float<T>::value) return __builtin_copysign(1.0, (double)a) < 0;
   else return a < 0;
@@ -174,7 +187,9 @@ template <typename T> M_INLINE bool m_signbit(T a) {
 template <typename T> M_INLINE T m_not(T a) { return (T)~a; }
 M_INLINE bool m_not(bool a) { return !a; }
 template <typename T> M_INLINE T m_fma(T a, T b, T c) { return a * b + c; }
-template <typename T> M_INLINE T m_shl(T a, T b) { return b < 0 || b >= (T)(8 * sizeof(T)) ? T(0) : (T)((uint64_t)a << b); }
+template <typename T> M_INLINE T m_shl(T a, T b) {
+  return b < 0 || b >= (T)(8 * sizeof(T)) ? T(0) : (T)((uint64_t)a << b);
+}
 template <typename T> M_INLINE T m_shr(T a, T b) {
   const T most = (T)(8 * sizeof(T) - (T(-1) < T(0)));
   return b >= 0 && b < most ? (T)(a >> b) : (T(-1) < T(0) ? (T)(a >> (most - 1) >> 1) : T(0));
@@ -237,7 +252,8 @@ static double m_digamma(double x) {
   }
   for (; x < 10; x += 1) result -= 1 / x;
   const double y = 1 / (x * x);
-  const double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12))))));
+  const double tail = 1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12));
+  const double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * tail)));
   return result + __builtin_log(x) - 0.5 / x - series;
 }
 static float m_digamma(float x) { return (float)m_digamma((double)x); }
@@ -246,7 +262,8 @@ static double m_erfinv(double x) {
   // a first guess (Winitzki's away from zero), then Halley's steps on erf
   const double l = __builtin_log1p(-x * x), t = 4.330746750799873 + l / 2;
   const bool small = __builtin_fabs(x) < 0.5;
-  double y = small ? x * 0.886226925452758 : __builtin_copysign(__builtin_sqrt(__builtin_sqrt(t * t - l / 0.147) - t), x);
+  const double guess = __builtin_sqrt(__builtin_sqrt(t * t - l / 0.147) - t);
+  double y = small ? x * 0.886226925452758 : __builtin_copysign(guess, x);
   for (int k = 0; k < 4; ++k) {
     const double f = small ? __builtin_erf(y) - x : x > 0 ? (1 - x) - __builtin_erfc(y) : __builtin_erfc(-y) - (1 + x);
     const double step = f / (1.1283791670955126 * __builtin_exp(-y * y));
@@ -257,8 +274,10 @@ static double m_erfinv(double x) {
 static float m_erfinv(float x) { return (float)m_erfinv((double)x); }
 
 // --- reductions: a NaN wins
-#pragma omp declare reduction(m_max : float, double : omp_out = m_maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
-#pragma omp declare reduction(m_min : float, double : omp_out = m_minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(m_max : float, double : omp_out = m_maximum(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(m_min : float, double : omp_out = m_minimum(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
 
 // --- addresses
 M_INLINE int64_t m_floor_index(int64_t a, int64_t b) { return a / b - (a % b < 0); }

@@ -1,7 +1,7 @@
 """Scatters and scans: loops whose points depend on each other.
 
-Goes in: a `Scatter` or `Scan` buffer.  Comes out: its kernel.  A scatter runs in parallel along the loops that pick different
-elements of the result for sure, and in order along the others: no atomics, the same bits every time.
+Goes in: a `Scatter` or `Scan` buffer.  Comes out: its kernel.  A scatter runs in parallel along the loops that pick
+different elements of the result for sure, and in order along the others: no atomics, the same bits every time.
 Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 11.
 """
 

@@ -1,4 +1,5 @@
-"""The wrapper: readable Python that allocates, calls kernels and frees.  The file to open to see what a function became.
+"""The wrapper: readable Python that allocates, calls kernels and frees.  The file to open to see what a function
+became.
 
 Goes in: a `Schedule`, a `MemoryPlan`, and a function that generates kernels for a target.  Comes out: a `Source`.
 Mirrors `torch/_inductor/codegen/wrapper.py`.  Taught in chapter 11.
@@ -13,13 +14,15 @@ import torch
 from ..ir import MultiOutput, View, short
 from ..memory import out_variant
 
-
 LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
 
 
 @dataclasses.dataclass
 class Source:
-    """Generated code: `python` is the wrapper, `kernels` the file with the kernels; `counts`: arguments of each run of kernels."""
+    """Generated code:
+
+    `python` is the wrapper, `kernels` the file with the kernels; `counts`: arguments of each run of kernels.
+    """
 
     target: str
     python: str
@@ -55,7 +58,10 @@ def numbers(values):
 
 @dataclasses.dataclass
 class Generated:
-    """wrapper; texts: kernel text -> name; runs: (name, buffers, [(kernel, arguments)]); types: kernel -> parameter types."""
+    """wrapper;
+
+    texts: kernel text -> name; runs: (name, buffers, [(kernel, arguments)]); types: kernel -> parameter types.
+    """
 
     wrapper: object
     texts: dict
@@ -92,9 +98,8 @@ class Wrapper:
                 continue
             device = "" if layout.device.type == "cpu" else f', device="{layout.device}"'
             empty = "empty_large" if device == "" and _hint(layout.nbytes()) >= LARGE else "empty"
-            self.line(
-                f"{name} = {empty}({numbers(layout.size)}, {numbers(layout.stride)}, dtype={short(layout.dtype)}{device})"
-            )
+            where = f"{numbers(layout.size)}, {numbers(layout.stride)}"
+            self.line(f"{name} = {empty}({where}, dtype={short(layout.dtype)}{device})")
 
     def free(self, names):
         if names:

@@ -5,7 +5,7 @@ Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir
 """
 
 from ..graph import current
-from .common import LOWERINGS, aten
+from .common import LOWERINGS, aten, fake, register_lowering
 
 EXTERN = """
     mm addmm bmm baddbmm addbmm _addmm_activation _int_mm _scaled_mm _grouped_mm dot vdot mv addmv
@@ -24,3 +24,12 @@ def call(*args, **kwargs):
 for name in EXTERN.split():
     if hasattr(aten, name):
         LOWERINGS[getattr(aten, name)] = call
+
+
+@register_lowering(aten.bernoulli.p)
+def bernoulli(x, p=0.5, generator=None):
+    """A random mask, by eager's own generator and in eager's order.  Only the size and strides of x matter."""
+    like = fake()
+    kind = {"dtype": like.dtype, "device": like.device}
+    memory = current().extern(aten.empty_strided.default, (tuple(like.shape), like.stride()), kind, "extern")
+    return current().extern(aten.bernoulli.p, (memory, p), {"generator": generator}, "extern")
