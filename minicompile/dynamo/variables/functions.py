@@ -314,6 +314,13 @@ class DisabledFunctionVariable(VariableTracker):
         raise Unsupported("disabled function", f"{self.value.__qualname__} is marked with minicompile.disable")
 
 
+class IgnoredFunctionVariable(UserFunctionVariable):
+    """Another compiler's book-keeping, which says nothing to the program: torch.compile tags every new nn.Module."""
+
+    def call_function(self, tx, args, kwargs):
+        return tx.build(None)
+
+
 # --- wrapping -------------------------------------------------------------------------------------------
 @wraps(types.FunctionType)
 def wrap_function(output, value, source):
@@ -326,6 +333,8 @@ def wrap_function(output, value, source):
     if hasattr(value, "_torchdynamo_orig_callable"):  # compiled by itself: here it is inlined
         original = AttrSource(source, "_torchdynamo_orig_callable") if source is not None else None
         return output.wrap(value._torchdynamo_orig_callable, original)
+    if (value.__module__, value.__name__) == ("torch._dynamo.mutation_guard", "tag"):
+        return IgnoredFunctionVariable(value, source)
     if is_tracked(value):
         return wrap_torch_function(output, value, source)
     if has_handler(value):
