@@ -152,3 +152,37 @@ def test_an_internal_error_warns_once_and_runs_eager():
     assert len(caught) == 1
     with pytest.raises(errors.BackendCompilerFailed, match="planted"):
         minicompile.compile(unique, backend=broken)(torch.ones(2))
+
+
+def test_a_redefined_function_starts_counting_afresh():
+    def define():
+        namespace = {}
+        exec(compile("def scaled(x, k):\n    return x * k\n", "<cell>", "exec"), namespace)
+        return namespace["scaled"]
+
+    for attempt in range(4):
+        compiled = minicompile.compile(define(), backend="eager")
+        for k in range(3):
+            assert compiled(torch.ones(1), k).item() == k
+    assert minicompile.stats()["graphs"] == 12
+
+
+def test_compiled_functions_and_models_can_be_freed():
+    import gc
+    import weakref
+
+    def make():
+        model = Net()
+
+        def call(x):
+            y = model(x)
+            print(end="")
+            return y + 1
+
+        minicompile.compile(call, backend="eager")(torch.randn(2, 3))
+        return weakref.ref(model), weakref.ref(call)
+
+    references = make()
+    minicompile.record.reset()
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]

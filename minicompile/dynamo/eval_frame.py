@@ -11,7 +11,6 @@ import os
 import sysconfig
 import threading
 import types
-import weakref
 
 import torch
 
@@ -19,6 +18,7 @@ from .. import config, errors, record
 from . import _eval_frame, builder
 from .bytecode import assemble
 from .bytecode_analysis import format_instructions
+from .code_table import CodeTable
 from .guards import frame_arguments
 from .output_graph import OutputGraph
 from .resume import Continuation, is_resume_code, run_resume_functions
@@ -133,7 +133,7 @@ class FrameState:
         self.history = []  # texts of recompile reasons
 
 
-frame_states = weakref.WeakKeyDictionary()
+frame_states = CodeTable()
 _lock = threading.RLock()
 
 
@@ -146,7 +146,7 @@ def convert_frame(options, code, function, arguments):
     if not concerns_tensors(code, function, arguments):
         return None
     with _lock:
-        state = frame_states.setdefault(code, FrameState())
+        state = frame_states.get(code) or frame_states.set(code, FrameState())
         known = [check for known_options, check in state.compiled if known_options == options]
         reason = recompile_reason(known, function, arguments)
         if len(known) >= config.recompile_limit:
@@ -273,7 +273,7 @@ def run_disabled(function, args, kwargs):
 
 def reset():
     """Forget every compiled frame."""
-    for code in list(frame_states):
+    for code in frame_states.codes():
         _eval_frame.reset(code)
     frame_states.clear()
 

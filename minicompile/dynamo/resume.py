@@ -21,6 +21,7 @@ from dataclasses import replace
 from .. import config, record
 from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
 from .bytecode_analysis import live_sets, stack_effect
+from .code_table import CodeTable
 from .codegen import PyCodegen
 from .symbolic_convert import UnboundVariable, instructions_of
 from .variables.base import unsupported
@@ -49,21 +50,26 @@ def continue_with(function, *arguments):
 
 
 # --- resume functions -----------------------------------------------------------------------------------
-@dataclasses.dataclass
 class ResumeOrigin:
     """The code that a resume function was made from, and the place in it of each of its instructions."""
 
-    code: object
-    places: list  # for each decoded instruction of the resume code: its number in the original, or None
+    def __init__(self, code, places):
+        self._code = weakref.ref(code)  # which holds the resume code, in its cache
+        self.places = places  # for each decoded instruction of the resume code: its number in the original, or None
+
+    @property
+    def code(self):
+        return self._code()
 
 
-origins = weakref.WeakKeyDictionary()  # resume code -> ResumeOrigin
-_resume_codes = weakref.WeakKeyDictionary()  # original code -> {(place, stack, locals): (resume code, argument names)}
+origins = CodeTable()  # resume code -> ResumeOrigin
+_resume_codes = CodeTable()  # original code -> {(place, stack, locals): (resume code, argument names)}
 
 
 def origin_of(code):
-    if code in origins:
-        return origins[code]
+    origin = origins.get(code)
+    if origin is not None and origin.code is not None:
+        return origin
     return ResumeOrigin(code, list(range(len(instructions_of(code)[0]))))
 
 
@@ -77,7 +83,9 @@ def resume_code(original, place, bound, local_names):
     bound: for each stack value, whether it is a value (False: the "unbound" of LOAD_FAST_AND_CLEAR).
     Its arguments are the bound stack values, then these locals.  Cells of the original become free variables.
     """
-    table = _resume_codes.setdefault(original, {})
+    table = _resume_codes.get(original)
+    if table is None:
+        table = _resume_codes.set(original, {})
     key = (place, bound, local_names)
     if key not in table:
         table[key] = _make_resume_code(original, place, bound, local_names)
@@ -124,7 +132,7 @@ def _make_resume_code(original, place, bound, local_names):
     decoded = decode(code)
     if [i.opname for i in decoded] != [i.opname for i in kept]:
         unsupported("resume function", "its bytecode does not decode to what was assembled")
-    origins[code] = ResumeOrigin(original, places)
+    origins.set(code, ResumeOrigin(original, places))
     return code, arguments
 
 

@@ -11,26 +11,26 @@ The policy for breaks: whatever raises `Unsupported` names an instruction of the
 from the top of the frame with the order to stop before that instruction, so nothing ever has to be undone.
 """
 
-import weakref
-
 from .. import config, errors
 from .arguments import bind_arguments
 from .bytecode import decode
+from .code_table import CodeTable
 from .opcodes import Opcodes
 from .source import CellSource, LocalSource
 from .translator_services import TranslatorServices
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
 
-_decoded = weakref.WeakKeyDictionary()
+_decoded = CodeTable()
 
 
 def instructions_of(code):
     """The normalised instructions of a code object, decoded once, and the index of each."""
-    if code not in _decoded:
+    known = _decoded.get(code)
+    if known is None:
         instructions = decode(code)
-        _decoded[code] = instructions, {id(instruction): k for k, instruction in enumerate(instructions)}
-    return _decoded[code]
+        known = _decoded.set(code, (instructions, {id(instruction): k for k, instruction in enumerate(instructions)}))
+    return known
 
 
 class RestartAnalysis(Exception):

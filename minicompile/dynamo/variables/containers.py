@@ -30,7 +30,9 @@ class Element:
         return self.tx.is_same(self.variable, other.variable) or self.tx.equals(self.variable, other.variable)
 
     def __hash__(self):
-        return hash(self.variable.key())
+        from .dicts import hashable
+
+        return hash(hashable(self.tx, self.variable))
 
     def __repr__(self):
         return repr(self.variable.as_python_constant() if self.variable.is_python_constant() else self.variable)

@@ -17,6 +17,7 @@ from .base import unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import constants, contains_itself, elements, is_none
 from .descriptors import type_lookup
+from .objects import UserDefinedObjectVariable, UserKey
 
 
 def hashable(tx, variable):
@@ -26,6 +27,8 @@ def hashable(tx, variable):
         return tuple(hashable(tx, item) for item in variable.unpack(tx))
     if variable.python_type().__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{variable.python_type().__name__}'")
+    if isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method():
+        return UserKey(tx, variable)
     return variable.key()
 
 
@@ -479,7 +482,7 @@ def wrap_dict(output, value, source):
     for index, (key, element) in enumerate(value.items()):
         key_source = None if type(key) in SPELLED else element_source(source, keys_list, key, index)
         key_tracker = output.wrap(key, key_source).realize()
-        items[key_tracker.key()] = (key_tracker, output.lazy(element, element_source(source, values_list, key, index)))
+        items[hashable(output.current_translator, key_tracker)] = (key_tracker, output.lazy(element, element_source(source, values_list, key, index)))
     if type(value) is collections.defaultdict:
         factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
     tracker = DictVariable(items, source, type(value), factory)

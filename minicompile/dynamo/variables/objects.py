@@ -81,6 +81,22 @@ def wrap_method_descriptor(output, value, source):
     return MethodDescriptorVariable(value, source)
 
 
+class UserKey:
+    """A dict key whose class defines `__hash__` or `__eq__` in Python: both are inlined when the dict asks."""
+
+    def __init__(self, tx, variable):
+        self.tx, self.variable = tx, variable
+        self.hash = tx.call(hash, variable).as_python_constant()
+
+    def __hash__(self):
+        return self.hash
+
+    def __eq__(self, other):
+        if not isinstance(other, UserKey):
+            return NotImplemented
+        return self.variable is other.variable or self.tx.equals(self.variable, other.variable)
+
+
 class UserDefinedObjectVariable(VariableTracker):
     """An object whose class may be written in Python.  value: the object, or None when capture made it."""
 
@@ -147,6 +163,11 @@ class UserDefinedObjectVariable(VariableTracker):
         if result is None:
             tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not an iterator")
         return result
+
+    def hashes_by_method(self):
+        """Whether a `__hash__` or `__eq__` written in Python decides which keys are equal."""
+        found = type_lookup(self.cls, "__hash__"), type_lookup(self.cls, "__eq__")
+        return any(isinstance(f.attribute, types.FunctionType) for f in found)
 
     def key(self):
         if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:

@@ -229,9 +229,10 @@ HANDLERS = {
     operator.contains: contains,
     operator.index: index,
     operator.not_: lambda tx, value: boolean(not tx.truth(value)),
+    operator.call: lambda tx, function, /, *args, **kwargs: function.realize().call_function(tx, list(args), kwargs),
     operator.truth: lambda tx, value: boolean(tx.truth(value)),
     operator.is_: lambda tx, a, b: boolean(tx.is_same(a, b)),
     operator.is_not: lambda tx, a, b: boolean(not tx.is_same(a, b)),
 }
-for _alias, _function in (("concat", operator.add), ("iconcat", operator.iadd), ("abs", abs)):
+for _alias, _function in (("concat", operator.add), ("iconcat", operator.iadd), ("inv", operator.invert), ("abs", abs)):
     HANDLERS[getattr(operator, _alias)] = HANDLERS[_function]

@@ -250,5 +250,5 @@ def wrap_set(output, value, source):
     items = {}
     for index, element in enumerate(value):
         tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
-        items[tracker.key()] = tracker
+        items[hashable(output.current_translator, tracker)] = tracker
     return SetVariable(items, source, type(value), set(value) if set(items) == value else None)
