@@ -17,11 +17,14 @@ from .. import config
 from .passes import base_of, has_effect, is_random, is_view
 
 aten = torch.ops.aten
-# Price of computing a tensor again, per byte of it; saving costs 1.  A GPU has arithmetic to spare, a CPU has less.
+# Prices in memory traffic, per byte of the tensor.  To read it from memory is 1, to write it 1.  Computing it again where
+# it is used is CHEAP, or SLOW for exp and its like: a GPU has arithmetic to spare, a CPU has less.
 CHEAP, SLOW = 0.05, {"cpu": 0.5}
 SLOW_POINTWISE = set(
     "exp exp2 expm1 log log1p log2 sin cos tan tanh erf erfc pow sigmoid gelu silu atan2 lgamma".split()
 )
+# Neither recomputed nor a reason to have their arguments in memory: they fuse with what computes these.
+REDUCTIONS = set("sum mean prod amax amin max min any all argmax argmin var var_mean std logsumexp norm".split())
 # Recomputed besides pointwise operators and views: they read what they write, or nothing.
 RECOMPUTABLE = set(
     "clone _to_copy full full_like scalar_tensor zeros ones zeros_like ones_like arange constant_pad_nd".split()
@@ -73,11 +76,28 @@ def recompute_cost(node):
         return 0 if is_view(node) or not is_multi_output(node) else None
     if node.target is aten.clone.default and base_of(node.args[0]).op == "placeholder":
         return None  # the user's own protection against later writes to that input
-    name = node.target._schema.name.split("::")[-1] if isinstance(node.target, torch._ops.OpOverload) else ""
+    name = operator_name(node)
     if torch.Tag.pointwise in getattr(node.target, "tags", ()) or name in RECOMPUTABLE:
         slow = SLOW.get(node.meta["val"].device.type, 0.1)
         return (slow if name in SLOW_POINTWISE else CHEAP) * size_in_bytes(node)
     return None
+
+
+def operator_name(node):
+    return node.target._schema.name.split("::")[-1] if isinstance(node.target, torch._ops.OpOverload) else ""
+
+
+def read_from_memory(node, backward):
+    """Does a matmul or its like on that side read this value, itself or through a view?  Then it is in memory there."""
+    for user in node.users:
+        if is_view(user):
+            found = read_from_memory(user, backward)
+        else:
+            here = user.op == "call_function" and user.meta["backward"] == backward
+            found = here and recompute_cost(user) is None and operator_name(user) not in REDUCTIONS
+        if found:
+            return True
+    return False
 
 
 def is_multi_output(node):
@@ -98,6 +118,10 @@ class Cut:
         self.closure = needed_for(crossing, self.free)
         self.order = [n for n in forward if n in self.closure]
         cost = {n: recompute_cost(n) for n in self.order}
+        for node, price in cost.items():  # to be read by a matmul in the backward, it would be written and read there
+            if price and read_from_memory(node, backward=True):
+                cost[node] += 2 * size_in_bytes(node)
+        self.cost = cost
         self.fixed = {n for n, c in cost.items() if c is None or (c > 0 and not config.partition_recompute)}
         for node in self.order:  # what only a fixed node reads has no say
             if node.target is operator.getitem and node.args[0] in self.fixed:
@@ -109,7 +133,10 @@ class Cut:
             return None
         if node in self.results and node not in self.direct:
             return None
-        return size_in_bytes(node) * (0.5 if node in self.results else 1)
+        if node in self.results:
+            return size_in_bytes(node) / 2  # the user holds it anyway
+        in_memory = node in self.fixed or read_from_memory(node, backward=False)
+        return size_in_bytes(node) * (1 if in_memory else 2)
 
     def network(self):
         """Each node is an edge (in -> out) of its saving cost; source -> in is its recompute cost; out -> users."""
@@ -122,7 +149,7 @@ class Cut:
                 elif not is_multi_output(node):
                     network.add_edge("source", leave)
             else:
-                network.add_edge("source", enter, capacity=recompute_cost(node))
+                network.add_edge("source", enter, capacity=self.cost[node])
                 network.add_edge(enter, leave, **({} if cost is None else {"capacity": cost}))
             for user in node.users:
                 if user in inside and user not in self.fixed:

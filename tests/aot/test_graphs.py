@@ -155,8 +155,8 @@ def test_cheap_values_are_recomputed_and_matmuls_are_not():
         return (y.sin() * (y + 1).cos() + y).sum()
 
     graph = trace(fn, leaf(8, 8), leaf(8, 8))
-    assert [s.name for s in graph.saved if s.source[0] == "extra"] == ["mul"]
-    assert "add" in graph.recomputed and "mm" not in graph.recomputed
+    assert [s.name for s in graph.saved if s.source[0] == "extra"] == ["mm"]
+    assert {"mul", "add"} <= set(graph.recomputed) and "mm" not in graph.recomputed
     with config.patch(partition_recompute=False):
         plain = trace(fn, leaf(8, 8), leaf(8, 8))
     assert not {"add", "sin", "cos"} & set(plain.recomputed)
