@@ -26,8 +26,7 @@ EXTRA = """
 
 # Kernels that are called, not rewritten.
 CALLED = """
-    addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu native_dropout
-    bernoulli
+    addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu bernoulli
 """
 
 # Operators that have a lowering of their own.
@@ -91,6 +90,20 @@ def in_opmath(function):
 @in_opmath
 def silu(x):
     return x / (1 + torch.exp(-x))
+
+
+@decompose(aten.native_dropout.default)
+def native_dropout(x, p, train):
+    """Only the mask is drawn by ATen (the very numbers that eager draws); the arithmetic fuses with its neighbours."""
+    if x.device.type != "cpu":
+        return NotImplemented  # eager draws in its own kernel there, by other rules
+    if p == 0 or train is False:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    stride = torch.empty_like(x).stride()  # eager draws in the order of memory
+    order = sorted(range(x.dim()), key=lambda d: -stride[d])
+    memory = torch.empty([x.shape[d] for d in order], dtype=torch.bool, device=x.device)
+    mask = aten.bernoulli.p(memory, 1 - p).permute([order.index(d) for d in range(x.dim())])
+    return x * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
 
 
 @decompose(aten.soft_margin_loss_backward.default)
