@@ -1,6 +1,7 @@
 """Objects of classes that derive from builtins, and special methods, against eager."""
 
 import collections
+import dataclasses
 import functools
 import types
 import typing
@@ -342,3 +343,28 @@ def test_simple_namespace():
         return f, [(X,), (X,)], lambda: ns.__dict__
 
     same(program, fullgraph=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenKey:
+    a: int
+    b: str = "q"
+
+
+def test_keys_with_a_hash_of_their_own():
+    def program():
+        store = {}
+        old = FrozenKey(5)
+
+        def f(x):
+            d = {FrozenKey(1): 2, Ord(1): 5}
+            d[FrozenKey(1)], d[FrozenKey(2)] = 3, 4
+            store[FrozenKey(7)] = x * 2
+            seen = {FrozenKey(1), FrozenKey(1), Ord(2), Ord(2)}
+            found = FrozenKey(1) in d, Ord(9) in d, d.get(FrozenKey(3), 8), len(seen), FrozenKey(1) in seen
+            popped = d.pop(FrozenKey(2)), {old: 1}[FrozenKey(5)], [FrozenKey(1), FrozenKey(2)].index(FrozenKey(2))
+            return x + d[FrozenKey(1)] + d[Ord(1)], found, popped, len(d)
+
+        return f, [(X,), (X,)], lambda: (len(store), next(iter(store)).a)
+
+    same(program)

@@ -482,7 +482,8 @@ def wrap_dict(output, value, source):
     for index, (key, element) in enumerate(value.items()):
         key_source = None if type(key) in SPELLED else element_source(source, keys_list, key, index)
         key_tracker = output.wrap(key, key_source).realize()
-        items[hashable(output.current_translator, key_tracker)] = (key_tracker, output.lazy(element, element_source(source, values_list, key, index)))
+        element = output.lazy(element, element_source(source, values_list, key, index))
+        items[hashable(output.current_translator, key_tracker)] = (key_tracker, element)
     if type(value) is collections.defaultdict:
         factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
     tracker = DictVariable(items, source, type(value), factory)
