@@ -9,7 +9,8 @@ import torch
 from .. import record
 from ..errors import Unsupported
 from . import runtime
-from .joint import AOTGraph, trace
+from .graph import AOTGraph
+from .joint import trace
 from .partitioner import SavedTensor
 
 __all__ = ["AOTGraph", "SavedTensor", "compile", "trace"]

@@ -17,7 +17,7 @@ from .. import config
 from .passes import base_of, has_effect, is_random, is_view
 
 aten = torch.ops.aten
-# Prices in memory traffic, per byte of the tensor.  To read it from memory is 1, to write it 1.  Computing it again where
+# Prices in memory traffic, per byte of the tensor: 1 to read it from memory, 1 to write it.  Computing it again where
 # it is used is CHEAP, or SLOW for exp and its like: a GPU has arithmetic to spare, a CPU has less.
 CHEAP, SLOW = 0.05, {"cpu": 0.5}
 SLOW_POINTWISE = set(

@@ -152,7 +152,7 @@ class OverlapCheck:
         self.pick = operator.itemgetter(*tensors)
         self.constants, self.safe = tuple(graph.constants.values()), [None] * len(tensors)
         written = {m.index for m in graph.mutations}
-        self.written = [k for k, index in enumerate(tensors) if index in written]
+        self.written = {k for k, index in enumerate(tensors) if index in written}
         places = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
         static = all(isinstance(s, int) for i in tensors for s in (*places[i].shape, *places[i].stride()))
         self.extents = [extent(places[i]) for i in tensors] if static else None
@@ -163,15 +163,28 @@ class OverlapCheck:
         if starts == self.safe and self.extents is not None:
             return False
         extents = self.extents or [extent(t) for t in tensors]
-        everything = range(len(starts))
-        for k, (start, before) in enumerate(zip(starts, self.safe, strict=True)):
-            if start != before or self.extents is None:
-                end = start + extents[k]
-                for other in everything if k in self.written else self.written:
-                    if start < starts[other] + extents[other] and starts[other] < end and other != k:
-                        record.counters["alias_fallbacks"] += 1
-                        return True
+        spans = [(start, start + size) for start, size in zip(starts, extents, strict=True)]
+        moved = [k for k, start in enumerate(starts) if start != self.safe[k] or self.extents is None]
+        if any(self.meets(spans, k) for k in moved) if len(moved) < 8 else self.sweep(spans):
+            record.counters["alias_fallbacks"] += 1
+            return True
         self.safe = starts
+        return False
+
+    def meets(self, spans, k):
+        """Does input `k` share memory with another, and is one of the two written?"""
+        start, end = spans[k]
+        others = range(len(spans)) if k in self.written else self.written
+        return any(start < spans[i][1] and spans[i][0] < end for i in others if i != k)
+
+    def sweep(self, spans):
+        """The same for all inputs at once, in the order of their addresses."""
+        end_of_written = end_of_any = 0
+        for (start, end), is_written in sorted((span, k in self.written) for k, span in enumerate(spans)):
+            if start < (end_of_any if is_written else end_of_written) and start < end:
+                return True
+            end_of_any = max(end_of_any, end)
+            end_of_written = max(end_of_written, end) if is_written else end_of_written
         return False
 
 

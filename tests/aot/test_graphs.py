@@ -43,6 +43,13 @@ def test_text_is_deterministic_and_complete():
     assert "0x" not in text
 
 
+def test_html_shows_both_graphs():
+    graph = trace(lambda x, w: (x @ w < 1) * w.sin(), leaf(2, 2), leaf(2, 2))
+    text = graph._repr_html_()
+    assert text.count("<pre>") == 3 and "saved: " in text and "aten.sin.default" in text
+    assert trace(lambda x: x + 1, torch.ones(2))._repr_html_().count("<pre>") == 1
+
+
 def test_inference_graph_is_the_whole_artifact():
     graph = trace(lambda x: x.relu() + 1, torch.ones(3))
     assert (

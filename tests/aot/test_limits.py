@@ -118,6 +118,36 @@ def test_separate_inputs_are_not_taken_for_shared():
     assert record.counters["alias_fallbacks"] == 1
 
 
+@pytest.mark.parametrize("count", [3, 20])
+def test_overlap_among_many_inputs(count):
+    """Few moved inputs are compared one by one, many are swept in the order of their addresses: equal answers."""
+
+    def fn(*tensors):
+        tensors[1].add_(1)
+        return sum(tensors)
+
+    names = ", ".join(f"a{i}" for i in range(count))
+    gm = torch.fx.symbolic_trace(eval(f"lambda {names}: fn({names})", {"fn": fn}))
+    function = aot.compile(gm, [torch.ones(4)] * count, forward_compiler=run_gm)
+    base = torch.arange(4.0 * count + 4)
+    apart = [base[4 * i : 4 * i + 4] for i in range(count)]
+    cases = [
+        (apart, 0),
+        (list(reversed(apart)), 0),
+        ([apart[0]] * 1 + [apart[1]] + [apart[2]] * (count - 2), 0),  # shared, but only read
+        ([apart[1]] + apart[1:], 1),
+        (apart[:2] + [base[5:9]] + apart[3:], 1),
+        (apart[:1] + [base[2:6]] + apart[2:], 1),
+        (apart, 0),
+    ]
+    for inputs, fallbacks in cases:
+        record.reset()
+        twin = base.clone()
+        copies = [twin[t.storage_offset() : t.storage_offset() + 4] for t in inputs]
+        assert torch.equal(function(*inputs)[0], fn(*copies)) and torch.equal(base, twin)
+        assert record.counters["alias_fallbacks"] == fallbacks
+
+
 def test_examples_that_are_the_same_tensor():
     x = torch.arange(4.0)
     function = aot.compile(torch.fx.symbolic_trace(write_first), [x, x], forward_compiler=run_gm)

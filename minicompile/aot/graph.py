@@ -1,0 +1,84 @@
+"""The artifact of this stage: what a student prints, what the runtime reads.
+
+Goes in: what tracing and partitioning found out.  Comes out: text, HTML, and the graphs themselves, each a GraphModule
+that can be run.  Mirrors `ViewAndMutationMeta` in `torch/_functorch/_aot_autograd/schemas.py`.  Taught in chapter 08.
+"""
+
+import dataclasses
+import html
+
+from torch import fx
+
+
+@dataclasses.dataclass
+class AOTGraph:
+    """The functional ATen form of one captured graph.
+
+    `forward` returns the new values of mutated inputs, then the results that `outputs` refer to, then what is saved.
+    Without gradients `joint` and `backward` are None and nothing is saved.
+    """
+
+    input_names: list
+    constants: dict  # name -> tensor: inputs that the captured graph held itself; they follow the others
+    mutations: list  # InputMutation
+    outputs: list  # OutputSpec, one for each output of the user's graph
+    forward: fx.GraphModule
+    joint: fx.GraphModule = None
+    backward: fx.GraphModule = None
+    saved: list = dataclasses.field(default_factory=list)  # SavedTensor
+    recomputed: list = dataclasses.field(default_factory=list)  # names of forward nodes that the backward runs again
+    differentiable: list = dataclasses.field(default_factory=list)  # positions among forward's outputs with a tangent
+    grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
+    grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that each output of `backward` reads
+    input_needs_grad: list = dataclasses.field(default_factory=list)
+    input_is_tensor: list = dataclasses.field(default_factory=list)
+    numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds
+    grad_enabled: bool = False  # grad mode when the graph was captured, which is grad mode when it runs
+    result_count: int = 0  # forward's outputs before the saved ones
+    fake_mode: object = None
+    node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
+
+    @property
+    def saved_bytes(self):
+        return sum(s.bytes for s in self.saved)
+
+    def __repr__(self):
+        lines = [f"AOTGraph({', '.join(f'{k}={v}' for k, v in self.node_counts.items())} nodes)"]
+        names = [*self.input_names, *self.constants]
+        lines += [f"  writes {names[m.index]} ({m.how})" for m in self.mutations]
+        lines += [f"  output {i}: {describe(spec, names)}" for i, spec in enumerate(self.outputs)]
+        lines += [f"forward{show(self.forward)}"]
+        if self.backward is not None:
+            lines += [f"saved: {len(self.saved)} tensors, {self.saved_bytes:,} bytes"]
+            lines += [f"  {s}" for s in self.saved]
+            lines += [
+                f"recomputed in backward: {', '.join(self.recomputed) or 'nothing'}",
+                f"backward{show(self.backward)}",
+            ]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        """Forward and backward side by side, and between them what is saved."""
+        cell = '<td style="vertical-align:top;text-align:left"><b>{}</b><pre>{}</pre></td>'
+        cells = [cell.format("forward" if self.backward else "graph", html.escape(show(self.forward)))]
+        if self.backward is not None:
+            saved = "\n".join(map(str, self.saved))
+            cells.append(cell.format(f"saved: {self.saved_bytes:,} bytes", html.escape(saved)))
+            cells.append(cell.format("backward", html.escape(show(self.backward))))
+        return f"<table><tr>{''.join(cells)}</tr></table>"
+
+
+def describe(spec, names):
+    """One output in words."""
+    if spec.kind == "constant":
+        return repr(spec.value)
+    what = f"input {names[spec.index]}" if spec.kind == "input" else f"result {spec.index}"
+    views = "".join(f".{type(v).__name__.removesuffix('_ViewMeta')}" for v in spec.views or ())
+    views += ".as_strided" if spec.geometry else ""
+    return what + views + (" (no grad)" if spec.needs_grad is False else "")
+
+
+def show(gm):
+    """The graph as code, without the frills of `print_readable`."""
+    code = gm.graph.python_code("self", verbose=False).src.strip()
+    return code.split("def forward", 1)[-1].replace("torch.ops.", "")
