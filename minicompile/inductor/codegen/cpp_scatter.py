@@ -31,6 +31,9 @@ class ScatterKernel(LoopKernel):
         node = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.vars, data.initial)), self.addresses)
         self.nodes, self.outer, self.inner, self.bodies = [node], list(node.outer), [], [node.body]
         self.pointwise()
+        scope = self.scopes[-1]  # a single element has no loop at whose end its store would be written
+        scope.lines.extend(scope.stores)
+        scope.stores.clear()
         self.forwards.clear()
         self._facts.clear()
 
