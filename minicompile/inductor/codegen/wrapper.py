@@ -148,8 +148,14 @@ class Raw(str):
         return str(self)
 
 
+# PyTorch's own Python bindings parse their arguments in half the time that an operator overload takes.
+BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
+
+
 def overload_text(overload):
     """torch.ops.aten.mm.default -> a name in the wrapper's namespace."""
+    if str(overload) in BINDINGS:
+        return BINDINGS[str(overload)]
     return f"ops.{str(overload)}"
 
 
@@ -190,9 +196,16 @@ def generate(schedule, plan, make_kernel):
 # --- loading ------------------------------------------------------------------------------------------
 
 
-def view(tensor, size, stride, offset):
+_guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)  # C functions that skip the dispatcher
+_empty_strided_cuda = getattr(_guards, "_empty_strided_cuda", None)
+
+
+def _view(tensor, size, stride, offset):
     """A strided view; `offset` counts from the tensor's own first element."""
     return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
+
+
+view = getattr(_guards, "_reinterpret_tensor", _view)
 
 
 def fixed(tensor, stride):
@@ -200,7 +213,7 @@ def fixed(tensor, stride):
     if tensor.stride() == stride or tensor.numel() == 0:
         return tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride, strict=True)):
-        return tensor.as_strided(tensor.shape, stride)
+        return view(tensor, tensor.shape, stride, 0)
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
@@ -223,10 +236,6 @@ def empty_large(size, stride, dtype):
     if MADVISE is not None and length > 0:
         MADVISE(ctypes.c_void_p(start), ctypes.c_size_t(length), MADV_HUGEPAGE)
     return tensor
-
-
-_guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-_empty_strided_cuda = getattr(_guards, "_empty_strided_cuda", None)  # half the cost: it skips the dispatcher
 
 
 def empty_cuda(size, stride, dtype, index):
