@@ -133,6 +133,7 @@ class OutputGraph:
         record.counters["graphs"] += 1
         record.log("graph_code", "%s", gm.print_readable(print_output=False))
         self.graph_module = gm
+        self.side_effects.restore_modes()  # the backend sees the modes under which the graph will run
         fakes = [graph_input.fake for graph_input in self.inputs]
         compiled = functools.partial(_eval_frame.call, None, self.call_backend(gm, fakes))  # with the hook off
         return compiled, self.inputs

@@ -129,6 +129,11 @@ def on_device(x, device):
     return current().extern(aten._to_copy.default, (x,), {"device": device}, fake=like)
 
 
+def rejected_by_eager(*args):
+    """Arguments that eager's kernel refuses: call that kernel, so that it raises what it raises."""
+    return current().extern(current().node.target, args, {})
+
+
 def elementwise(function, operands, dtype, device=None):
     """function(*expressions) at every point of the operands, broadcast together and cast to `dtype`.
 

@@ -10,7 +10,7 @@ import torch
 
 from .. import ir
 from ..graph import TensorValue, current
-from .common import KIND, apply, aten, broadcast, cast, elementwise, fake, promote, register_lowering
+from .common import KIND, apply, aten, broadcast, cast, elementwise, fake, promote, register_lowering, rejected_by_eager
 
 # ATen operator -> scalar operation, for those that compute and answer in the promoted dtype.
 SAME = """abs neg bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum fmax fmin remainder fmod relu sign
@@ -84,6 +84,8 @@ def sub(a, b, alpha=1):
 
 def _add(name, a, b, alpha):
     dtype = promote(a, b)
+    if name == "sub" and any(isinstance(x, TensorValue) and x.dtype == torch.bool for x in (a, b)):
+        return rejected_by_eager(a, b)
     if dtype == torch.bool and name == "add":
         return apply("logical_or", a, b, dtype=dtype)
     if alpha == 1:

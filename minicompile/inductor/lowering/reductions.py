@@ -10,9 +10,14 @@ import torch
 
 from .. import ir
 from ..graph import current
-from .common import aten, canonical_dims, cast, elementwise, fake, keepdim_size, register_lowering
+from .common import aten, canonical_dims, cast, elementwise, fake, keepdim_size, register_lowering, rejected_by_eager
 from .creation import filled
 from .pointwise import copy_of
+
+
+def nothing_to_choose(x, dims):
+    """An extreme of no elements: eager raises."""
+    return any(x.size[d] == 0 for d in dims)
 
 
 def reduce(x, dims, kind, keepdim=False):
@@ -63,6 +68,8 @@ def prod(x, dims=None, keepdim=False, dtype=None):
 @register_lowering(aten.amax, aten.amin)
 def extreme(x, dims=(), keepdim=False):
     kind = "max" if current().node.target.overloadpacket is aten.amax else "min"
+    if nothing_to_choose(x, canonical_dims(x, dims)):
+        return rejected_by_eager(x, dims, keepdim)
     return reduce(x, canonical_dims(x, dims), kind, keepdim)
 
 
@@ -76,6 +83,8 @@ def truth(x, dims=None, keepdim=False):
 @register_lowering(aten.argmax, aten.argmin)
 def arg_extreme(x, dim=None, keepdim=False):
     kind = "argmax" if current().node.target.overloadpacket is aten.argmax else "argmin"
+    if nothing_to_choose(x, canonical_dims(x, dim)):
+        return rejected_by_eager(x, dim, keepdim)
     x = cast(x, torch.uint8) if x.dtype == torch.bool else x
     return reduce(x, canonical_dims(x, dim), kind, keepdim)
 
@@ -86,12 +95,16 @@ def extreme_dim(x, dim, keepdim=False):
     dims = canonical_dims(x, dim)
     if not dims:
         return [copy_of(x), filled(0, fake()[1])]
+    if nothing_to_choose(x, dims):
+        return rejected_by_eager(x, dim, keepdim)
     numbers = cast(x, torch.uint8) if x.dtype == torch.bool else x
     return [reduce(x, dims, name, keepdim), reduce(numbers, dims, f"arg{name}", keepdim)]
 
 
 @register_lowering(aten.max.default, aten.min.default)
 def extreme_all(x):
+    if nothing_to_choose(x, range(x.ndim)):
+        return rejected_by_eager(x)
     return reduce(x, canonical_dims(x, None), current().node.target.overloadpacket.__name__)
 
 
