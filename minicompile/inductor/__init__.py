@@ -67,6 +67,8 @@ def load(source):
 
 def compile(gm, example_inputs=()):
     """A compiler for `aot.compile`: (ATen graph, example inputs) -> callable(list or *tensors) -> list of tensors."""
+    if has_symbolic_sizes(gm):  # kernels take no sizes yet (issue 4): the ATen graph itself is right for all of them
+        return lambda *args: gm(*(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args))
     graph = lower(gm, example_inputs)
     target = config.cuda_backend if graph.device.type == "cuda" else config.cpu_backend
     if target != "interpreter" and graph.device.type in ("cpu", "cuda"):
@@ -80,6 +82,17 @@ def compile(gm, example_inputs=()):
             _warn_no_compiler(str(error))
     count_calls(graph)
     return with_eager_errors(gm, interpreter.Interpreter(graph))
+
+
+def has_symbolic_sizes(gm):
+    """Does any value of the graph depend on a symbolic size?"""
+    values = [node.meta.get("val") for node in gm.graph.nodes]
+    return any(
+        isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        or isinstance(v, torch.Tensor)
+        and any(isinstance(n, torch.SymInt) for n in (*v.shape, *v.stride()))
+        for v in torch.utils._pytree.tree_leaves(values)
+    )
 
 
 def with_eager_errors(gm, call):
