@@ -3,8 +3,9 @@
 Goes in: code objects.  Comes out: what was stored for that very object.  Mirrors `ExactWeakKeyDictionary` in
 `torch/_dynamo/utils.py`.  Taught in chapter 01.
 
-Code objects compare by value: a notebook cell that is run again makes another, equal one, which must not share the first
-one's recompile count.  So the table goes by identity; and because an entry must not keep its key alive, by weak reference.
+Code objects compare by value: a notebook cell that is run again makes another, equal one, which must not share the
+first one's recompile count.  So the table goes by identity; and because an entry must not keep its key alive, by weak
+reference.
 """
 
 import weakref

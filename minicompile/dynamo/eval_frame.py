@@ -4,10 +4,12 @@ Goes in: the hook's question `(code, function, arguments)`.  Comes out: `(new co
 time) or False (never ask again).  Mirrors `torch/_dynamo/eval_frame.py` and `convert_frame.py`.  Taught in chapter 01.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import os
+import sys
 import sysconfig
 import threading
 import types
@@ -161,10 +163,25 @@ def convert_frame(options, code, function, arguments):
             return compile_frame(options, code, function, arguments, state, entry)
 
 
+@contextlib.contextmanager
+def recursion_limit(limit):
+    """At least this limit: a call that is inlined takes the translator some ten Python calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, limit))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+CAPTURE_RECURSION_LIMIT = 10_000
+
+
 def compile_frame(options, code, function, arguments, state, entry):
     try:
         with record.stage("capture") as snapshot:
-            capture = capture_frame(options, code, function, arguments)
+            with recursion_limit(CAPTURE_RECURSION_LIMIT):
+                capture = capture_frame(options, code, function, arguments)
             snapshot.artifact = capture
         new_code = assemble(capture.instructions, code)
     except errors.MinicompileError as error:

@@ -9,9 +9,9 @@ A new opcode is one method.  Operators share one table each.
 import operator
 
 from .opcodes_blocks import BlockOpcodes
-from .variables.base import ObservedException, unsupported
+from .opcodes_calls import CallOpcodes
+from .variables.base import ObservedException
 from .variables.cells import CellVariable
-from .variables.functions import NestedFunctionVariable
 
 BINARY_OPERATORS = {
     "+": operator.add,
@@ -75,7 +75,7 @@ def mutate_container(name):
     return method
 
 
-class Opcodes(BlockOpcodes):
+class Opcodes(CallOpcodes, BlockOpcodes):
     """Mixin of every translator."""
 
     # --- stack and locals ---------------------------------------------------------------------------
@@ -350,51 +350,6 @@ class Opcodes(BlockOpcodes):
 
     def RETURN_VALUE(self, instruction):
         self.return_value = self.pop_lazy()
-
-    # --- calls and functions ------------------------------------------------------------------------
-    def CALL(self, instruction):
-        call = instruction.argval
-        values = self.pop_lazies(call.nargs)
-        split = len(values) - len(call.kwnames)
-        kwargs = dict(zip(call.kwnames, values[split:]))
-        function = self.pop()
-        self.push(function.call_function(self, values[:split], kwargs))
-
-    def CALL_FUNCTION_EX(self, instruction):
-        kwargs = self.pop() if instruction.argval else None
-        args = self.pop().unpack(self)
-        named = {}
-        if kwargs is not None:
-            for key in self.call(list, kwargs).unpack(self):
-                value = kwargs.call_method(self, "__getitem__", [key], {})
-                named[key.realize().as_python_constant()] = value
-        self.push(self.pop().call_function(self, args, named))
-
-    def MAKE_FUNCTION(self, instruction):
-        flags, code = instruction.arg or 0, self.pop().as_python_constant()
-        cells = self.pop().unpack(self) if flags & 8 else []
-        annotations = self.pop_lazy() if flags & 4 else None
-        kw_defaults = self.pop() if flags & 2 else None
-        defaults = self.pop().unpack(self) if flags & 1 else []
-        named = {}
-        if kw_defaults is not None:
-            for key in self.call(list, kw_defaults).unpack(self):
-                named[key.as_python_constant()] = kw_defaults.call_method(self, "__getitem__", [key], {})
-        self.push(
-            NestedFunctionVariable(
-                code, self.globals_dict, self.globals_source, defaults, named, cells, self.annotations_of(annotations)
-            )
-        )
-
-    def annotations_of(self, tracker):
-        """MAKE_FUNCTION gets a flat tuple of names and values; kept as a dict by name."""
-        if tracker is None:
-            return None
-        items = tracker.realize().unpack(self)
-        return {k.as_python_constant(): v for k, v in zip(items[::2], items[1::2])}
-
-    def LOAD_BUILD_CLASS(self, instruction):
-        unsupported("class statement", "a class is defined inside the compiled function", "define it outside")
 
     # --- strings ------------------------------------------------------------------------------------
     def FORMAT_VALUE(self, instruction):

@@ -46,7 +46,7 @@ class CellVariable(VariableTracker):
         codegen.call_function(0)
 
     def fill(self, codegen):
-        """A cell that capture made gets its contents; one of the frame's own cells was given them by `replay_attributes`."""
+        """A cell that capture made gets its contents; for the frame's own cells `replay_attributes` does that."""
         pending = codegen.side_effects.load_cell(self)
         if pending is None and self.contents is not None and self.frame_name is None and self.source is None:
             codegen.write_attribute(self, "cell_contents", self.contents)

@@ -108,7 +108,7 @@ class CachedFunctionVariable(VariableTracker):
         return tx.fold_python(self.value, values, named)
 
     def known(self, tx, argument):
-        """The Python value of a constant argument, or of a logger (`warning_once(self, message)` warns now, and once)."""
+        """The Python value of a constant argument, or of a logger (`warning_once(self, message)` warns once)."""
         argument = argument.realize()
         if argument.is_python_constant():
             return argument.as_python_constant()

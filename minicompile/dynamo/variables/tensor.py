@@ -23,7 +23,7 @@ PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 class TensorVariable(VariableTracker):
-    """node: the FX node that computes it; fake: its metadata.  In-place operations change the fake, never the tracker."""
+    """node: the FX node that computes it; fake: its metadata.  In-place operations change the fake, not the tracker."""
 
     def __init__(self, node, fake, source=None, cls=torch.Tensor):
         super().__init__(source)
@@ -72,7 +72,7 @@ class TensorVariable(VariableTracker):
         unsupported("tensor attribute", f"Tensor.{name} has no meaning inside a graph")
 
     def gradient(self, tx):
-        """`.grad` of an input: None, or the tensor that is there now; of an intermediate result: None in a leafless graph."""
+        """`.grad` of an input: None, or the tensor that is there now."""
         if self.source is None:
             unsupported("gradient of an intermediate", "`.grad` of a tensor made in the graph")
         value = tx.output.input_value(self)
@@ -199,18 +199,17 @@ METADATA_METHODS = {
 }
 _DATA_HINT = "return the tensor and read it outside the compiled function"
 BREAKING_METHODS = {
-    **{
-        name: ("Tensor.item", _DATA_HINT)
-        for name in ("item", "__int__", "__float__", "__bool__", "__index__", "__complex__")
-    },
-    **{name: ("Tensor.tolist", _DATA_HINT) for name in ("tolist", "numpy", "__array__", "data_ptr")},
-    **{name: ("tensor printed", _DATA_HINT) for name in ("__repr__", "__str__", "__format__")},
-    **{name: ("storage access", "") for name in ("storage", "untyped_storage", "set_", "resize_", "share_memory_")},
+    **dict.fromkeys(
+        ("item", *(f"__{n}__" for n in "int float bool index complex".split())), ("Tensor.item", _DATA_HINT)
+    ),
+    **dict.fromkeys(("tolist", "numpy", "__array__", "data_ptr"), ("Tensor.tolist", _DATA_HINT)),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), ("tensor printed", _DATA_HINT)),
+    **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), ("storage access", "")),
 }
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)
-    for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge neg invert abs "
-    "getitem iadd isub imul itruediv ifloordiv".split()
+    for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge neg invert "
+    "abs getitem iadd isub imul itruediv ifloordiv".split()
     if hasattr(torch.Tensor, f"__{name}__")
 }
 
@@ -226,7 +225,7 @@ def fake_arguments(args, kwargs):
 
 
 def graph_call(tx, target, args, kwargs, op="call_function"):
-    """Put `target(*args, **kwargs)` into the graph (op="call_method": target is a method name).  Returns its tracker."""
+    """Put `target(*args, **kwargs)` into the graph; op="call_method": target is a name.  Returns its tracker."""
     args = [a.realize() for a in args]
     kwargs = {k: v.realize() for k, v in kwargs.items()}
     node_args = tuple(a.as_proxy() for a in args)

@@ -29,7 +29,7 @@ GRAPH_MODULES = {"torch.functional", "torch.nn.functional", "torch._jit_internal
 
 
 def _graph_builtins():
-    """The C functions of the namespaces that hold operators (compared by identity; their `__module__` is unreliable)."""
+    """The C functions of the namespaces that hold operators (by identity: their `__module__` is unreliable)."""
     found = {F.scaled_dot_product_attention, torch._C._get_tracing_state}
     for namespace in GRAPH_NAMESPACES:
         for name in dir(namespace):
@@ -109,9 +109,9 @@ def call_with_out(tx, function, args, kwargs):
 
 
 # --- modes ----------------------------------------------------------------------------------------------
-# setter -> function that reads the state as the setter's arguments, given the arguments of this call.  During capture the
-# mode is really switched (fake tensors feel it), noted in the graph, and undone when capture ends; the new bytecode then
-# switches it for good.
+# setter -> function that reads the state as the setter's arguments, given the arguments of this call.  During capture
+# the mode is really switched (fake tensors feel it), noted in the graph, and undone when capture ends; the new bytecode
+# then switches it for good.
 MODES = {
     torch._C._set_grad_enabled: lambda enabled: (torch.is_grad_enabled(),),
     torch.set_autocast_enabled: lambda device, enabled: (device, torch.is_autocast_enabled(device)),
