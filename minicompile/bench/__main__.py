@@ -10,13 +10,13 @@ import fnmatch
 import json
 import pathlib
 import sys
-import warnings
 
 import torch
 
 from .models import SIZES, ZOO
 from .suite import MODES, Settings, run
 from .tables import machine, table
+from .worker import Worker, quiet
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -33,6 +33,8 @@ def parse(arguments):
     parser.add_argument("--torch", action="store_true", help="time torch.compile too")
     parser.add_argument("--no-check", action="store_true", help="do not compare with eager first")
     parser.add_argument("--no-time", action="store_true", help="compile, check and count only")
+    parser.add_argument("--isolate", action="store_true", help="run in a process that is replaced if it breaks")
+    parser.add_argument("--limit", type=int, default=600, help="seconds for one row in such a process (default: 600)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--list", action="store_true", help="print the names of the models")
     chosen = parser.parse_args(arguments)
@@ -58,16 +60,6 @@ def progress(items):
     return tqdm(items, unit="row", disable=not sys.stderr.isatty())
 
 
-def quiet():
-    """Advice about configurations and kernels would stand between the bars."""
-    warnings.filterwarnings("ignore", module="torch|transformers")
-    try:
-        from transformers.utils import logging
-    except ModuleNotFoundError:
-        return
-    logging.set_verbosity_error()
-
-
 def main(arguments=None):
     chosen = parse(arguments)
     if chosen.list:
@@ -84,15 +76,18 @@ def main(arguments=None):
     print(", ".join(f"{name} {value}" for name, value in where.items() if value))
     print(f"size {size}, {chosen.dtype}; × eager: how many times faster than eager")
     print("each call is warm; the first call is not (it compiles, or reads minicompile's cache on disk)\n")
+    worker = Worker(quiet, chosen.limit) if chosen.device == "cuda" or chosen.isolate else None
     for name, mode in progress([(name, mode) for name in chosen.names for mode in chosen.modes]):
-        rows.append(run(ZOO[name], mode, settings))
+        rows.append(worker.run(name, mode, settings) if worker else run(ZOO[name], mode, settings))
         if chosen.json:  # after every row: a long run that is cut off keeps what it has
             everything = {**where, "size": size, "dtype": chosen.dtype, "rounds": chosen.rounds, "rows": rows}
             chosen.json.write_text(json.dumps(everything, indent=1) + "\n")
+    if worker:
+        worker.stop()
     print(table(rows))
     failed = [row for row in rows if row["correct"] in ("no", "error")]
-    for row in failed:
-        print(f"\n{row['model']}, {row['mode']}:\n{row['traceback']}", file=sys.stderr)
+    if failed:
+        print(f"\n{len(failed)} of {len(rows)} rows failed; tracebacks: {chosen.json or '--json FILE keeps them'}")
     return 1 if failed else 0
 
 

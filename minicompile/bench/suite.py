@@ -93,16 +93,31 @@ def _fill(row, entry, mode, settings):
         module.load_state_dict(state)
         return compiled
 
-    if not settings.check:
-        compiled = compiler(copy.deepcopy(model))
-    elif mode == "inference":
-        compiled = accuracy.check_inference(model, args, kwargs, compiler)
-    else:
-        compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
+    with full_precision():
+        if not settings.check:
+            compiled = compiler(copy.deepcopy(model))
+        elif mode == "inference":
+            compiled = accuracy.check_inference(model, args, kwargs, compiler)
+        else:
+            compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
     row["correct"] = "yes" if settings.check else None
     row["torch_graphs"] = torch_graphs(entry, mode, settings)
     if settings.timed:
         _time(row, model, compiled, (args, kwargs, loss, mode), settings)
+
+
+@contextlib.contextmanager
+def full_precision():
+    """Without TensorFloat-32, in which eager itself is too far from float64 to be compared with.  Timing allows it."""
+    backends = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [backend.allow_tf32 for backend in backends]
+    try:
+        for backend in backends:
+            backend.allow_tf32 = False
+        yield
+    finally:
+        for backend, value in zip(backends, before, strict=True):
+            backend.allow_tf32 = value
 
 
 def _time(row, model, compiled, rest, settings):

@@ -1,6 +1,9 @@
 """The benchmark and the demo: timing arithmetic, tables, the command line, and the stage report."""
 
 import json
+import os
+import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -10,7 +13,7 @@ import torch
 
 from minicompile import bench, record
 from minicompile.bench import __main__ as command
-from minicompile.bench import demo, suite, tables, timing
+from minicompile.bench import demo, suite, tables, timing, worker
 from minicompile.bench.models import ZOO
 
 
@@ -81,6 +84,28 @@ def test_the_command_line(tmp_path, capsys):
         with pytest.raises(SystemExit):
             command.main(wrong)
         assert text in capsys.readouterr().err
+
+
+def die_or_hang():
+    """Called in a new worker: the first row kills the process, the second takes too long, the third is good."""
+    rows = iter([lambda: os.kill(os.getpid(), signal.SIGSEGV), lambda: time.sleep(60), lambda: None])
+    counter = pathlib.Path(os.environ["MINICOMPILE_TEST_COUNTER"])
+    for _ in range(len(counter.read_text())):
+        next(rows)
+    counter.write_text(counter.read_text() + "x")
+    worker.run = lambda entry, mode, settings: next(rows)() or {"model": entry.name, "correct": "yes", "note": ""}
+
+
+def test_a_broken_worker_is_replaced(tmp_path, monkeypatch):
+    counter = tmp_path / "counter"
+    counter.write_text("")
+    monkeypatch.setenv("MINICOMPILE_TEST_COUNTER", str(counter))
+    benchmark = worker.Worker(die_or_hang, limit=4)
+    rows = [benchmark.run("vae", "inference", suite.Settings()) for _ in range(2)]
+    assert "exit code -11" in rows[0]["note"] and "no result in 4 s" in rows[1]["note"]
+    benchmark.limit = 120
+    assert benchmark.run("vae", "inference", suite.Settings())["correct"] == "yes"
+    benchmark.stop()
 
 
 def test_the_demo_writes_a_report_of_every_stage(tmp_path):
