@@ -39,6 +39,15 @@ def scalar_tensor(value, **kwargs):
     return filled(value)
 
 
+@register_lowering(aten.lift_fresh_copy)
+def lift_fresh_copy(x):
+    """`torch.tensor(2.0)` in the user's code: one number is written into the kernels, more are read from memory."""
+    literal = current().constants.get(x.base)
+    if literal is not None and literal.ndim == 0:
+        return filled(literal.item())
+    return TensorValue(x.device, x.dtype, x.size, x.load)
+
+
 @register_lowering(
     aten.zeros, aten.zeros_like, aten.new_zeros, aten.empty.memory_format, aten.empty_like, aten.empty_permuted,
     aten.empty_strided, aten.new_empty, aten.new_empty_strided,

@@ -238,7 +238,7 @@ def convert_element_type(x, dtype):
     return copy_of(cast(x, dtype))
 
 
-@register_lowering(aten.clone, aten.lift_fresh_copy, aten.contiguous, aten.alias_copy)
+@register_lowering(aten.clone, aten.contiguous, aten.alias_copy)
 def clone(x, memory_format=None):
     return copy_of(x)
 
