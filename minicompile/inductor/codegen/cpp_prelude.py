@@ -6,7 +6,9 @@ Taught in chapter 11.
 """
 
 # Functions of one and of two numbers that libmvec has since glibc 2.35.
-_VECTOR = "exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
+_VECTOR = (
+    "erf tanh exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
+)
 _VECTOR_TWO = "pow atan2 hypot".split()
 
 
@@ -36,9 +38,8 @@ def _declarations():
     for name in ("copysign",):
         lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return __builtin_{name}f(x, y); }}")
         lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return __builtin_{name}(x, y); }}")
-    for name in ("exp", "erf", "tanh"):  # in float these are our own, below
-        lines.append(f'M_SIMD extern "C" double {name}(double) noexcept;')
-        lines.append(f"M_INLINE double m_{name}(double x) {{ return {name}(x); }}")
+    lines.append('M_SIMD extern "C" double exp(double) noexcept;')
+    lines.append("M_INLINE double m_exp(double x) { return exp(x); }")  # in float it is our own, below
     return "\n".join(lines)
 
 
@@ -114,55 +115,25 @@ template <typename T> M_INLINE T m_min(T a, T b) { return a < b ? a : b; }
 """
 
 _TAIL = r"""
-// --- exp, erf and tanh in float, for vectors of any width, without branches: all values at one speed
+// --- exp in float, for vectors of any width, without branches: infinities, NaN and masked -inf at one speed
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
-// 2^n * e^r with |r| <= ln(2)/2: Taylor's series for e^r; 2^n in two factors, for subnormals
+// 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r; 2^n in two factors; subnormal results (slow) become zero
 M_INLINE float m_exp(float x) {
-  const float low = x < -104.0f ? -104.0f : x, y = low > 89.0f ? 89.0f : low;
+  const float low = x < -87.3365f ? -87.3365f : x, y = low > 89.0f ? 89.0f : low;
   const float n = __builtin_rintf(y * 1.44269504088896341f);
   const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, y));
-  float p = m_mad(r, 1.0f / 5040, 1.0f / 720);
-  p = m_mad(p, r, 1.0f / 120);
-  p = m_mad(p, r, 1.0f / 24);
-  p = m_mad(p, r, 1.0f / 6);
-  p = m_mad(p, r, 0.5f);
+  float p = m_mad(r, 1.381417748e-03f, 8.368919288e-03f);
+  p = m_mad(p, r, 4.166840776e-02f);
+  p = m_mad(p, r, 1.666651896e-01f);
+  p = m_mad(p, r, 4.999999333e-01f);
   p = m_mad(p, r * r, r) + 1.0f;
   const int32_t k = (int32_t)n, h = k >> 1;
-  return p * m_bits_float((uint32_t)(h + 127) << 23) * m_bits_float((uint32_t)(k - h + 127) << 23);
-}
-// near 0 a polynomial in x*x; elsewhere 1 - e^polynomial (fitted to erf, to log(erfc))
-M_INLINE float m_erf(float x) {
-  const float a = __builtin_fabsf(x), s = x * x, t = a > 4.0f ? 4.0f : a;
-  float p = m_mad(s, 8.3167726180e-05f, -8.1300120105e-04f);
-  p = m_mad(p, s, 5.1999066070e-03f);
-  p = m_mad(p, s, -2.6858941482e-02f);
-  p = m_mad(p, s, 1.1283687188e-01f);
-  p = m_mad(p, s, -3.7612633188e-01f);
-  p = m_mad(p, s, 1.2837916658e-01f);
-  p = m_mad(p, x, x);
-  float q = m_mad(t, -4.5645830140e-07f, -1.5212792640e-05f);
-  q = m_mad(q, t, 4.0201418879e-04f);
-  q = m_mad(q, t, -4.0709405365e-03f);
-  q = m_mad(q, t, 2.4930315278e-02f);
-  q = m_mad(q, t, -1.0805604160e-01f);
-  q = m_mad(q, t, -6.3350961633e-01f);
-  q = m_mad(q, t, -1.1294486529e+00f);
-  q = m_mad(q, t, 1.6308125057e-04f);
-  return a < 0.93f ? p : __builtin_copysignf(1.0f - m_exp(q), x);
-}
-M_INLINE float m_tanh(float x) {  // near 0 a polynomial; elsewhere 1 - 2 / (e^2x + 1)
-  const float a = __builtin_fabsf(x), s = x * x;
-  float p = m_mad(s, 1.8956637414e-03f, -7.8833052248e-03f);
-  p = m_mad(p, s, 2.1571058049e-02f);
-  p = m_mad(p, s, -5.3920953941e-02f);
-  p = m_mad(p, s, 1.3332983426e-01f);
-  p = m_mad(p, s, -3.3333324633e-01f);
-  const float large = 1.0f - 2.0f / (m_exp(2.0f * a) + 1.0f);
-  return __builtin_copysignf(a < 0.7f ? m_mad(p * s, a, a) : large, x);
+  p = p * m_bits_float((uint32_t)(h + 127) << 23) * m_bits_float((uint32_t)(k - h + 127) << 23);
+  return x < -87.3365f ? 0.0f : p;
 }
 
 // --- arithmetic with ATen's rules
