@@ -44,7 +44,7 @@ def run(entry, mode, settings):
         _fill(row, entry, mode, settings)
     except Exception as error:  # a benchmark goes on with the next model; the table and the exit status tell
         row["correct"] = "no" if isinstance(error, AssertionError) else "error"
-        row["note"] = f"{type(error).__name__}: {'; '.join(str(error).splitlines()[:2])}"[:160]
+        row["note"] = f"{type(error).__name__}: {'; '.join(str(error).splitlines()[:2])}"[:90]
         row["traceback"] = traceback.format_exc()
     return row
 

@@ -26,8 +26,8 @@ def quiet():
 def serve(pipe, prepare):
     prepare()
     pipe.send("ready")
-    while True:
-        name, mode, settings = pipe.recv()
+    while job := pipe.recv():
+        name, mode, settings = job
         pipe.send(run(ZOO[name], mode, settings))
 
 
@@ -57,11 +57,14 @@ class Worker:
             self.process.join()
             answered, row["note"] = False, f"the process ended with exit code {self.process.exitcode}"
         if not answered or any(text in row["note"] + row.get("traceback", "") for text in BROKEN):
-            self.stop()
+            self.stop(gently=False)
         return row
 
-    def stop(self):
+    def stop(self, gently=True):
         if self.process is not None:
+            if gently:
+                self.pipe.send(None)
+                self.process.join(10)
             self.process.kill()
             self.process.join()
             self.process = None
