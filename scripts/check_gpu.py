@@ -77,6 +77,9 @@ def attempt(kind, name, function):
         text = f"{type(failure).__name__}: {failure}"
         RESULTS["failures"][f"{kind} {name}"] = text[:1500]
         RESULTS[kind][name] = {"failure": text[:3000], "traceback": traceback.format_exc()[-3000:]}
+        if "CUDA error" in text:  # the device is lost: nothing after this would mean anything
+            report()
+            os._exit(1)
     if f"{kind} {name}" in RESULTS["failures"]:
         print(f"FAIL {kind} {name}: {RESULTS['failures'][f'{kind} {name}'][:300]}", flush=True)
 
@@ -94,6 +97,11 @@ def aten_graph(function, inputs):
 
 def check_op(function, make):
     inputs = to_device(make())
+    with torch.device(DEVICE):  # for functions that make tensors
+        return compare(function, inputs)
+
+
+def compare(function, inputs):
     groups = inductor.schedule(inductor.lower(aten_graph(function, inputs), inputs))
     call = inductor.load(inductor.codegen(groups, "triton"))
     actual, expected = tensors(call(*inputs)), tensors(function(*inputs))

@@ -11,12 +11,14 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 
+import numpy as np  # noqa: E402
+import triton.runtime.interpreter as triton_runtime  # noqa: E402
 from patterns import PATTERNS, aten_graph  # noqa: E402
 from test_patterns import assert_same  # noqa: E402
 
 import minicompile  # noqa: E402
 from minicompile import config, inductor, record  # noqa: E402
-from minicompile.inductor.codegen import triton_launch, triton_tiles  # noqa: E402
+from minicompile.inductor.codegen import triton_interpret, triton_launch, triton_tiles  # noqa: E402
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -47,6 +49,52 @@ def assert_bitwise(function, *inputs):
         assert same.all(), (actual, want)
 
 
+@pytest.fixture
+def bounds(monkeypatch):
+    """Every address that a kernel reads or writes, unless masked out, lies in one of its tensors."""
+    builder, ranges, checked = triton_runtime.interpreter_builder, [], []
+    run_kernel = triton_interpret.run
+
+    def run(function, grid, args, constants):
+        ranges[:] = [(a.data_ptr(), a.data_ptr() + extent(a)) for a in args if isinstance(a, torch.Tensor)]
+        run_kernel(function, grid, args, constants)
+
+    def checking(method):
+        def access(pointers, *rest):
+            mask = rest[0] if method.__name__ == "create_masked_load" else rest[1]
+            used = np.atleast_1d(pointers.data)[np.broadcast_to(mask.data, np.atleast_1d(pointers.data).shape)]
+            inside = np.zeros(used.shape, bool)
+            for low, high in ranges:
+                inside |= (used >= low) & (used < high)
+            assert inside.all(), "an access outside of every tensor"
+            checked.append(used.size)
+            return method(pointers, *rest)
+
+        return access
+
+    monkeypatch.setattr(triton_interpret, "run", run)
+    for name in ("create_masked_load", "create_masked_store"):
+        monkeypatch.setattr(builder, name, checking(getattr(builder, name)))
+    return checked
+
+
+def extent(tensor):
+    """Bytes from the first element to the end of the last."""
+    if tensor.numel() == 0:
+        return 0
+    return (sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1) * tensor.itemsize
+
+
+def test_bounds_are_really_checked(bounds):
+    x = torch.randn(8)
+    source = source_of(lambda x: x + 1, x)
+    inductor.load(source)(x)
+    assert sum(bounds) == 16
+    source.kernels = source.kernels.replace("in0 + x", "in0 + x + 1")
+    with pytest.raises(Exception, match="outside of every tensor"):
+        inductor.load(source)(x)
+
+
 @contextlib.contextmanager
 def tiles(monkeypatch, **sizes):
     with monkeypatch.context() as patch:
@@ -56,7 +104,7 @@ def tiles(monkeypatch, **sizes):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_pattern(name):
+def test_pattern(name, bounds):
     function, make, _ = PATTERNS[name]
     check(function, *make())
 
@@ -76,7 +124,7 @@ SMALL = (
 
 @pytest.mark.parametrize("name", [n for n in SMALL if n in PATTERNS])
 @pytest.mark.parametrize("persistent", [8, 4096])
-def test_small_tiles(name, persistent, monkeypatch):
+def test_small_tiles(name, persistent, monkeypatch, bounds):
     function, make, _ = PATTERNS[name]
     with tiles(monkeypatch, INTERPRETED=64, PERSISTENT=persistent, PERSISTENT_PASSES=persistent):
         check(function, *make())

@@ -11,16 +11,14 @@ Mirrors `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
 
 import dataclasses
 
-import torch
-
 from ...errors import CompilerNotFound
 from .. import ir, memory
 from ..dependencies import Addresses, merge_loops
-from ..ops import OPS, REDUCTIONS
 from ..scheduler import levels
 from . import triton_tiles as tiles
 from . import wrapper
-from .triton_expr import Axis, TritonWriter, compute, function, indent, literal, typed
+from .triton_expr import Axis, TritonWriter, function, indent, typed
+from .triton_loops import LoopedReductions
 from .triton_split import SharedReductions
 
 
@@ -40,7 +38,7 @@ def wide(node, stored, addresses, var):
     return score + 2 * (node.name in stored and not node.is_reduction and node.store.coefficient(var) == 1)
 
 
-class LoopKernel(SharedReductions):
+class LoopKernel(SharedReductions, LoopedReductions):
     """A group of loops -> a `Kernel`."""
 
     def __init__(self, group, schedule, shared):
@@ -92,6 +90,7 @@ class LoopKernel(SharedReductions):
         rows = {load.buffer for n in self.nodes if n.inner for load in ir.loads(n.body)}
         xnumel, rnumel = (ir.product(v.size for v in vs) for vs in (self.outer, self.inner))
         self.tile = tiles.reduction(xnumel, rnumel, self.columns, last + 1, len(rows), self.interpreted)
+        self.find_online()
         if self.tile.parts > 1:
             return self.shared_reduction()
         writer = self.writer(self.reads, self.stored, self.nodes)
@@ -219,70 +218,36 @@ class LoopKernel(SharedReductions):
             if not node.inner and self.level[node.name] == level:
                 self.emit(writer, node)
 
-    def reduction_pass(self, writer, level, first="", count=None):
-        """One run over the reduced loops, or over `count` elements from `first` on."""
-        full = [n for n in self.nodes if n.inner and self.level[n.name] == level]
-        reductions = [n for n in full if n.is_reduction]
-        if self.tile.persistent:
-            for node in full:
+    def reduction_pass(self, writer, level):
+        """Everything that runs over the reduced loops, up to the results that later passes need."""
+        if not self.tile.persistent:
+            self.looped_pass(writer, level)
+            return
+        for node in self.nodes:
+            if node.inner and self.level[node.name] == level:
                 if node.is_reduction:
                     self.reduced(writer, node, self.block_of(writer, node))
                 else:
                     self.emit(writer, node)
-            return
-        r = writer.axes[1]
-        totals = {n.name: f"acc{writer.count + k}" for k, n in enumerate(reductions, 1)}
-        writer.count += len(reductions)
-        for node in reductions:
-            writer.line(f"{totals[node.name]} = {self.identity(node)}")
-        writer.push(*self.inner)
-        self.define(writer, r, f"{first}r_start")
-        for node in full:
-            if node.is_reduction:
-                total = totals[node.name]
-                joined = combine(node, total, self.operand(writer, node))
-                writer.line(f"{total} = " + (f"tl.where(rmask, {joined}, {total})" if r.masked else joined))
-            else:
-                self.emit(writer, node)
-        lines = writer.pop()
-        writer.line(f"for r_start in range(0, {count or writer.size(r.numel)}, {r.constant}):")
-        for line in indent(lines):
-            writer.line(line)
-        writer.forget([n.name for n in full if not n.is_reduction])
-        for node in reductions:
-            self.reduced(writer, node, totals[node.name])
 
     def operand(self, writer, node):
         text = writer.value(node.body)
         return text if text.isidentifier() else typed(text, node.body.dtype) if "(" not in text else text
 
-    def identity(self, node):
-        value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
-        return f"tl.full([XBLOCK, RBLOCK], {value}, {compute(node.body.dtype)})"
-
     def block_of(self, writer, node):
-        """The value to reduce, as a whole block with the neutral element where the row has ended."""
-        text, r = self.operand(writer, node), writer.axes[1]
-        if r.masked:
-            value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
-            text = f"tl.where(rmask, {text}, {typed(value, node.body.dtype)})"
+        """The value to reduce, as a whole block."""
+        text = self.masked_operand(writer, node)
         if not {"x", "r"} <= writer.axes_under(node.body):
             text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
         return text
 
-    def reduced(self, writer, node, text):
+    def reduced(self, writer, node, text, more=""):
         writer.count += 1
         name = f"t{writer.count}"
-        writer.line(f"{name} = rt.reduce_{node.kind}({text})")
+        writer.line(f"{name} = rt.reduce_{node.kind}({text}){more}")
         writer.forward(node.name, name, {"x"})
         if node.name in self.stored:
             writer.store(node.name, node.store, name, {"x"})
-
-
-def combine(node, a, b):
-    if node.body.dtype == torch.bool:
-        return f"{a} {'|' if node.kind in ('any', 'max') else '&'} {b}"
-    return OPS[REDUCTIONS[node.kind].combine].triton.format(a, b)
 
 
 # --- a whole schedule ---------------------------------------------------------------------------------

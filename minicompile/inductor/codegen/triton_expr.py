@@ -240,6 +240,12 @@ class TritonWriter(ExprWriter):
     def assign(self, name, dtype, text):
         return f"{name} = {text}"
 
+    def define(self, key, dtype, text, depth):
+        if isinstance(key[0], ir.Load) and text.isidentifier():  # computed again, and found to be known
+            self.scopes[depth].values[key] = text
+            return text
+        return super().define(key, dtype, text, depth)
+
     def constant(self, expr):
         text = literal(expr.value, expr.dtype)
         return typed(text, expr.dtype) if expr.dtype in (torch.bool, torch.float64) else text

@@ -205,6 +205,12 @@ def sigmoid(a):
 
 
 @jit
+def exp_below(a, peak):
+    """exp(a - peak) for a running maximum: nothing seen yet (-inf) counts nothing, whatever the peak is."""
+    return tl.where(a == float("-inf"), 0.0, libdevice.exp(a - peak))
+
+
+@jit
 def pow(a, b):
     if a.dtype.is_floating():
         return libdevice.pow(a, b)

@@ -14,8 +14,9 @@ from ..dependencies import make_node
 from ..ir import Buffer, Pointwise
 from ..ops import OPS, REDUCTIONS
 from . import triton_tiles as tiles
-from .triton import LoopKernel, combine
+from .triton import LoopKernel
 from .triton_expr import Axis, compute, function, indent, literal, typed
+from .triton_loops import combine
 
 _MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 ATOMIC = {  # what `tl.atomic_...` can do without surprises (a float maximum would lose NaNs)

@@ -62,7 +62,7 @@ class SharedReductions:
                 self.emit(writer, node)
         stored, self.stored = self.stored, kept
         r.masked = r.numel != self.tile.parts * chunk
-        self.reduction_pass(writer, 0, f"part * {chunk} + ", chunk)
+        self.looped_pass(writer, 0, f"part * {chunk} + ", chunk)
         self.stored = stored
         for k, node in enumerate(reductions):
             text = writer.forwards[node.name].text
