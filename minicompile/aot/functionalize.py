@@ -22,6 +22,13 @@ _views_of = torch._C._functionalization.get_view_meta_sequence
 replay_views = torch._C._functionalization.apply_view_meta_sequence
 
 
+NEW_LEAF = (
+    "leaf made in the graph",
+    "the graph makes a tensor with requires_grad=True, and a result depends on it",
+    "make trainable tensors outside the compiled region",
+)
+
+
 # --- inputs -----------------------------------------------------------------------------------------
 def example_values(gm, inputs):
     """The examples; where capture left a fake tensor for a real input, that one: its sizes may be symbolic."""
@@ -215,11 +222,7 @@ class OutputPlanner:
         if id(value) in self.inputs:
             return OutputSpec("input", self.inputs[id(value)])
         if value.requires_grad and value.is_leaf:
-            raise Unsupported(
-                "leaf made in the graph",
-                "the graph makes a tensor with requires_grad=True and returns it",
-                "make trainable tensors outside the compiled region",
-            )
+            raise Unsupported(*NEW_LEAF)
         key, views = storage_key(value), _views_of(value.elem)
         if key in self.input_storage:
             index = self.input_storage[key]

@@ -19,7 +19,7 @@ from .functionalize import unwrap
 from .graph import AOTGraph
 from .partitioner import partition
 from .passes import optimize
-from .provenance import Provenance
+from .provenance import Provenance, gradient_functions
 
 
 class Recording:
@@ -49,6 +49,14 @@ def new_tangent(index, like):
     proxy = tracer.create_proxy("placeholder", f"tangent_{index}", (), {})
     track_tensor_tree(fake, proxy, constant=None, tracer=tracer)
     return FunctionalTensor.to_functional(fake)
+
+
+def reject_new_leaves(targets, leaves):
+    """A tensor that the graph itself makes trainable would lose its gradient: only inputs get one."""
+    known = {id(leaf) for leaf in leaves}
+    for function in gradient_functions(t.grad_fn for t in targets):
+        if hasattr(function, "variable") and id(function.variable) not in known:
+            raise Unsupported(*functionalize.NEW_LEAF)
 
 
 def differentiate(targets, sources, tangents):
@@ -88,6 +96,7 @@ def traced_function(gm, example_inputs, constant_names, recording):
             mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
             recording.differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
             grad_inputs = [i for i, leaf in enumerate(leaves) if needs_grad(leaf)]
+            reject_new_leaves([results[i] for i in recording.differentiable], leaves)
             if not recording.differentiable or not grad_inputs:
                 recording.differentiable = []
                 return values

@@ -10,6 +10,17 @@ import torch
 KEPT = ("val", "tensor_meta")
 
 
+def gradient_functions(roots):
+    """Every node of autograd's graph that the roots lead to."""
+    todo, seen = list(roots), set()
+    while todo:
+        function = todo.pop()
+        if function is not None and function not in seen:
+            seen.add(function)
+            todo.extend(following for following, _ in function.next_functions)
+            yield function
+
+
 class Provenance:
     def __init__(self, graph):
         self.graph, self.origins, self.current, self.last = graph, {}, None, None
@@ -34,15 +45,9 @@ class Provenance:
 
     def follow_backward(self, tensors):
         """Let every gradient function say whose it is before it runs."""
-        todo, seen = [t.grad_fn for t in tensors], set()
-        while todo:
-            function = todo.pop()
-            if function is None or function in seen:
-                continue
-            seen.add(function)
+        for function in gradient_functions(t.grad_fn for t in tensors):
             captured = self.sequences.get(function._sequence_nr())
             function.register_prehook(lambda grads, captured=captured: self.mark(captured))
-            todo.extend(next_function for next_function, _ in function.next_functions)
 
     def meta(self, node):
         """What a node of the final graph keeps: its value, and where it comes from."""

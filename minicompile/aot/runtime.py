@@ -15,6 +15,7 @@ import torch
 from .. import config, record
 from ..errors import MinicompileError
 from .functionalize import is_dense, replay_views
+from .provenance import gradient_functions
 
 DOUBLE_BACKWARD = (
     "minicompile does not support double backward: a gradient that was computed with create_graph=True through a "
@@ -302,15 +303,8 @@ def autograd_function(graph, forward, backward):
 
 def leaves_behind(function):
     """The leaves that autograd reaches from here, and one that always needs a gradient."""
-    found, seen, todo = [torch.zeros((), requires_grad=True)], set(), [function]
-    while todo:
-        for following, _ in todo.pop().next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                todo.append(following)
-                if hasattr(following, "variable"):
-                    found.append(following.variable)
-    return found
+    leaves = [f.variable for f in gradient_functions([function]) if hasattr(f, "variable")]
+    return [torch.zeros((), requires_grad=True), *leaves]
 
 
 def without_autocast(function):

@@ -32,12 +32,17 @@ def new_leaf(x):
     return w, (w * x).sum()
 
 
+def from_new_leaf(x):
+    return (x.detach() * 1).requires_grad_().sin()
+
+
 KINDS = {
     untraceable: "input metadata mutation",
     resize: "input metadata mutation",
     set_storage: "input metadata mutation",
     requires_grad: "input autograd mutation",
     new_leaf: "leaf made in the graph",
+    from_new_leaf: "leaf made in the graph",
 }
 
 
