@@ -139,4 +139,4 @@ def identity(node, ctype):
 
 def combine(node, a, b, ctype):
     text = OPS[REDUCTIONS[node.kind].combine].cpp
-    return text.format(a, f"({ctype}){b}")
+    return text.format(a, f"({b} ? 1 : 0)" if node.body.dtype == torch.bool else f"({ctype}){b}")

@@ -98,8 +98,12 @@ template <> struct m_store<half> { template <typename V> M_INLINE half to(V v) {
 template <> struct m_store<uint8_t> {
   template <typename V> M_INLINE uint8_t to(V v) { return (uint8_t)(int64_t)v; }
 };
+template <typename T> struct m_is_bool { static constexpr bool value = false; };
+template <> struct m_is_bool<bool> { static constexpr bool value = true; };
 template <typename To, typename From> M_INLINE auto m_cast(decltype(m_load(From())) v) {
-  return m_load(m_store<To>::to(v));
+  using Result = decltype(m_load(To()));
+  if constexpr (m_is_bool<From>::value) return v ? Result(1) : Result(0);  // GCC does not vectorise (float)bool
+  else return m_load(m_store<To>::to(v));
 }
 template <typename To, typename From> M_INLINE To m_bitcast(From v) {
   To t;
