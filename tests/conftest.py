@@ -20,12 +20,14 @@ config.cache_dir = _cache.name
 
 
 @pytest.fixture(autouse=True)
-def fresh_start():
+def fresh_start(request):
     """Each test starts with empty records and caches, and with the same random numbers."""
     getattr(minicompile, "reset", record.reset)()
     torch.manual_seed(0)
     yield
     assert config.strict and config.verify_ir, "a test changed config for good: use config.patch"
+    expected = request.node.get_closest_marker("graph_errors") is not None
+    assert expected or not record.counters["graph_errors"], "a compiled graph raised, and eager covered it up"
 
 
 def pytest_sessionfinish(session, exitstatus):
