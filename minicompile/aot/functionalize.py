@@ -17,6 +17,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..errors import Unsupported
+from .recurrent import RECURRENT
 
 _views_of = torch._C._functionalization.get_view_meta_sequence
 replay_views = torch._C._functionalization.apply_view_meta_sequence
@@ -93,6 +94,9 @@ class GraphRunner(fx.Interpreter):
         module, prefix = self.fetch_attr(target), f"{target}."
         replaced = {n[len(prefix) :]: value for n, value in self.constants.items() if n.startswith(prefix)}
         return torch.func.functional_call(module, replaced, args, kwargs)
+
+    def call_function(self, target, args, kwargs):
+        return super().call_function(RECURRENT.get(target, target), args, kwargs)
 
     def run_node(self, node):
         if "as_strided" in str(node.target):

@@ -1,0 +1,46 @@
+"""Recurrent layers, one at a time, so that the dropout between them is in the graph.
+
+Goes in: a call of `torch.lstm`, `torch.gru` or `torch.rnn_tanh`/`rnn_relu` with several layers and dropout.  Comes out:
+the same results from one call a layer, and `torch.dropout` between them.  PyTorch's own decomposition of the whole call
+leaves that dropout out (torch/_decomp/decompositions.py, `_rnn_helper`, as of 2.13).  Taught in chapter 09.
+"""
+
+import functools
+
+import torch
+
+from ..errors import Unsupported
+
+
+def by_layer(function, *args, **kwargs):
+    """The call `function(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`.
+
+    The other overload takes (data, batch_sizes, hx, ...) of a packed sequence, and no `batch_first`.
+    """
+    if kwargs:
+        raise Unsupported("recurrent layers called by keyword", "it is followed by position only", "use nn.LSTM")
+    packed = isinstance(args[3], list | tuple)
+    x, sizes, args = args[0], args[1:2] if packed else (), args[2:] if packed else args[1:]
+    hidden, params, has_biases, layers, dropout, train, bidirectional, *batch_first = args
+    if not (train and dropout and layers > 1):
+        return function(x, *sizes, *args)
+    if batch_first == [True]:
+        x = x.transpose(0, 1)
+    states, finals = hidden if isinstance(hidden, list | tuple) else (hidden,), []
+    directions, each = 2 if bidirectional else 1, len(params) // layers
+    for i in range(layers):
+        own = [state[i * directions : (i + 1) * directions] for state in states]
+        own = own if function is torch.lstm else own[0]
+        weights, time_first = params[i * each : (i + 1) * each], [False] * len(batch_first)
+        x, *last = function(x, *sizes, own, weights, has_biases, 1, 0.0, train, bidirectional, *time_first)
+        finals.append(last)
+        if i < layers - 1:
+            x = torch.dropout(x, dropout, True)
+    x = x.transpose(0, 1) if batch_first == [True] else x
+    return (x, *(torch.cat(parts) for parts in zip(*finals)))
+
+
+RECURRENT = {
+    function: functools.partial(by_layer, function)
+    for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+}

@@ -1,0 +1,51 @@
+"""Recurrent layers with dropout between them draw and compute what eager does, forward and backward."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn as nn
+
+import minicompile
+from minicompile.testing import check
+
+
+def aot_eager(fn):
+    return minicompile.compile(fn, backend="aot_eager")
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize(("bidirectional", "batch_first"), itertools.product([False, True], repeat=2))
+def test_dropout_between_layers(kind, bidirectional, batch_first):
+    layer = getattr(nn, kind)(4, 6, 3, dropout=0.5, bidirectional=bidirectional, batch_first=batch_first)
+    check(layer, torch.randn(3, 5, 4, requires_grad=True), compiler=aot_eager, strides=False, aliasing=False)
+    check(layer.eval(), torch.randn(3, 5, 4, requires_grad=True), compiler=aot_eager, strides=False, aliasing=False)
+
+
+def test_projections_and_given_states():
+    layer = nn.LSTM(4, 6, 2, dropout=0.5, proj_size=3)
+    states = torch.randn(2, 5, 3), torch.randn(2, 5, 6)
+    check(layer, torch.randn(3, 5, 4), states, compiler=aot_eager, strides=False, aliasing=False)
+
+
+def test_relu_layers():
+    layer = nn.RNN(4, 6, 2, dropout=0.5, nonlinearity="relu")
+    check(layer, torch.randn(3, 5, 4), compiler=aot_eager, strides=False, aliasing=False)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences(kind):
+    layer = getattr(nn, kind)(4, 6, 2, dropout=0.5)
+
+    def run(x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, [4, 2])
+        return layer(packed)[0].data
+
+    check(run, torch.randn(4, 2, 4), compiler=aot_eager, strides=False, aliasing=False)
+
+
+def test_masks_differ_between_calls():
+    layer = nn.GRU(4, 6, 2, dropout=0.5)
+    compiled, x = aot_eager(layer), torch.randn(3, 5, 4)
+    torch.manual_seed(1)
+    assert not torch.allclose(compiled(x)[0], compiled(x)[0])
