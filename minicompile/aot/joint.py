@@ -31,21 +31,18 @@ class Recording:
     stand_ins = ()  # names of the copies that stand for inputs which may be written
     differentiable = ()
     grad_inputs = ()
-    traced_outputs = 0
 
 
 def new_tangent(index, like):
     """A placeholder for the gradient of one result, added to the graph in the middle of the trace."""
     tracer = get_proxy_mode().tracer
     value = unwrap(like)
+    options = {"dtype": value.dtype, "device": value.device}
     with disable_proxy_modes_tracing(), disable_functional_mode(), torch.no_grad():
-        strides = value.stride() if functionalize.is_dense(value) else None
-        fake = torch.empty(value.shape, dtype=value.dtype, device=value.device)
-        fake = (
-            fake
-            if strides is None
-            else torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-        )
+        if functionalize.is_dense(value):
+            fake = torch.empty_strided(value.shape, value.stride(), **options)
+        else:
+            fake = torch.empty(value.shape, **options)
     proxy = tracer.create_proxy("placeholder", f"tangent_{index}", (), {})
     track_tensor_tree(fake, proxy, constant=None, tracer=tracer)
     return FunctionalTensor.to_functional(fake)
@@ -81,7 +78,7 @@ def traced_function(gm, example_inputs, constant_names, recording):
         with FunctionalTensorMode():
             leaves = [FunctionalTensor.to_functional(f) if isinstance(f, torch.Tensor) else f for f in fakes]
             provenance = recording.provenance = Provenance(get_proxy_mode().tracer.graph)
-            # An input with history may be written in place; a leaf may not, and raises here as in eager.
+            # An input with history may be written in place, which autograd refuses for a leaf: a copy stands for it.
             primals = [
                 leaf.clone() if needs_grad(leaf) and torch.is_grad_enabled() and not example.is_leaf else leaf
                 for leaf, example in zip(leaves, example_inputs, strict=True)
@@ -134,7 +131,7 @@ def trace(gm, inputs, decompositions=None):
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
     program = recording.program
     result_count = len(program.mutations) + len(program.results)
-    functional = tidy(traced, dict(zip(names, fakes, strict=True)), recording)
+    functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
     optimize(functional, result_count)
     forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
@@ -165,9 +162,9 @@ def tidy(traced, inputs, recording):
     graph, environment = fx.Graph(), {}
     nodes = list(traced.graph.nodes)
     places = [n for n in nodes if n.op == "placeholder"]
-    for node, name in zip(places, inputs, strict=False):
+    for node, (name, fake) in zip(places, inputs, strict=False):
         environment[node] = graph.placeholder(name)
-        node.meta.setdefault("val", inputs[name])
+        node.meta.setdefault("val", fake)
     for node in places[len(inputs) :]:
         environment[node] = graph.placeholder(node.target)
     for node in nodes:
