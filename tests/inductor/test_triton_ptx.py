@@ -83,6 +83,15 @@ def test_kernels_compile(name, capability):
         assert not kernel.options["enable_fp_fusion"]
 
 
+def test_long_rows_and_shared_reductions_compile():
+    x = torch.empty(64, 50257)
+    graph = aten_graph(lambda x: [F.softmax(x, -1), x.sum(), F.softmax(x, 0), x.cumsum(1)], x)
+    kernels = triton_launch.kernels(triton_launch.module(cuda_source(graph, (x,)).kernels))
+    for kernel in kernels:
+        kernel.compile(GPUTarget("cuda", 90, 32))
+    assert {"parts", "join"} <= {k.__name__.rsplit("_", 1)[1] for k in kernels}
+
+
 def test_contiguous_accesses_are_sixteen_bytes_wide_and_multiplications_stay_apart():
     x, y = torch.empty(1 << 20), torch.empty(1 << 20, dtype=torch.bfloat16)
     source = cuda_source(aten_graph(lambda x, y: [x * 3 + 1, y * 2], x, y), (x, y))

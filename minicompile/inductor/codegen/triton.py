@@ -89,8 +89,9 @@ class LoopKernel(SharedReductions, LoopedReductions):
         last = max(self.level.values())
         rows = {load.buffer for n in self.nodes if n.inner for load in ir.loads(n.body)}
         xnumel, rnumel = (ir.product(v.size for v in vs) for vs in (self.outer, self.inner))
-        self.tile = tiles.reduction(xnumel, rnumel, self.columns, last + 1, len(rows), self.interpreted)
         self.find_online()
+        walks = sum(bool(self.needed_nodes(level)) for level in range(last + 1))
+        self.tile = tiles.reduction(xnumel, rnumel, self.columns, last + 1, walks, len(rows), self.interpreted)
         if self.tile.parts > 1:
             return self.shared_reduction()
         writer = self.writer(self.reads, self.stored, self.nodes)

@@ -155,7 +155,7 @@ class TritonWriter(ExprWriter):
         extra = [
             f" + 0*{axis.name}" for axis in self.axes if axis.name in want and axis.name not in have and axis.block
         ]
-        return address + "".join(extra)
+        return "".join(extra).removeprefix(" + ") if extra and address == "0" else address + "".join(extra)
 
     # --- indices ---
 

@@ -21,6 +21,8 @@ from triton.runtime.jit import JITFunction
 
 from . import triton_interpret, triton_ops
 
+TRITON_VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+
 
 def cdiv(a, b):
     return -(-a // b)
@@ -33,7 +35,7 @@ def launch({params}):
         return unaligned({params})
     programs = {grid}
     if programs:
-        run(programs, 1, 1, stream(device), function, metadata, None, None, None, {values})
+        run(programs, 1, 1, stream(device), function, {extra}metadata, None, None, None, {values})
 """
 
 
@@ -83,7 +85,7 @@ class TritonKernel:
         """The function that launches this kernel on a device."""
         with torch.cuda.device(device):
             compiled = self.compile(aligned=aligned)
-            run = compiled.run  # loads the binary
+            run, extra = direct(compiled.run)  # loads the binary
         names = list(self.signature)
         pointers = [n for n, kind in self.signature.items() if kind.startswith("*")]
         values = [f"{n}_" if n in pointers else n for n in names] + [str(v) for v in self.constants.values()]
@@ -93,6 +95,7 @@ class TritonKernel:
             combined=" | ".join(f"{n}_" for n in pointers),
             grid=self.grid if len(names) > len(pointers) else self.programs({}),
             values=", ".join(values),
+            extra=extra,
         )
 
         def unaligned(*args):
@@ -122,6 +125,17 @@ class TritonKernel:
         programs = self.programs({n: v for n, v in sizes.items() if isinstance(v, int)})
         if programs:
             triton_interpret.run(self.interpreted, (programs,), args, self.constants)
+
+
+def direct(run):
+    """(function to launch with, arguments that it wants before the metadata).
+
+    Triton 3.6's launcher is C under a Python method that finds scratch memory: a kernel without needs skips that.
+    """
+    plain = not (getattr(run, "global_scratch_size", 1) or getattr(run, "profile_scratch_size", 1))
+    if plain and hasattr(run, "launch") and not hasattr(run, "kernel_signature") and TRITON_VERSION == (3, 6):
+        return run.launch, f"{run.launch_cooperative_grid}, {run.launch_pdl}, None, None, "
+    return run, ""
 
 
 def guarded(launch, device):

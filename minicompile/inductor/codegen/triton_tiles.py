@@ -12,6 +12,7 @@ MULTIPROCESSORS = 132  # of an H100; an A100 has 108
 INTERPRETED = 1 << 15  # elements of a block in the interpreter
 PERSISTENT = 1024  # longest row that is always held in registers
 PERSISTENT_PASSES = 16384  # ... when it would be read several times otherwise
+WIDE = 8192  # elements of a long row at a time, when it is read again and again
 PARTS = 4 * MULTIPROCESSORS  # programs that share a reduction with few results
 
 
@@ -59,8 +60,12 @@ class ReductionTile:
     chunk: int = 0  # elements of it that each takes
 
 
-def reduction(xnumel, rnumel, columns, passes, loads, interpreted):
-    """How a reduction is tiled.  columns: neighbours lie along x; passes: reads of a row; loads: buffers read."""
+def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted):
+    """How a reduction is tiled.
+
+    columns: neighbours lie along x, not along the reduced loop; passes: how often results of a row are needed to go on;
+    walks: how often a loop would read the row; loads: buffers that it reads.
+    """
     x, r = hint(xnumel), hint(rnumel)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
     persistent = isinstance(rnumel, int) and power(r) <= limit and (not columns or power(r) <= 256)
@@ -76,6 +81,8 @@ def reduction(xnumel, rnumel, columns, passes, loads, interpreted):
     xblock = clamp(power(x), 1, 64) if columns else 1 if r >= size else clamp(size // power(r), 1, power(x))
     rblock = clamp(size // xblock, 1, power(r)) if isinstance(rnumel, int) else size // xblock
     tile = ReductionTile(xblock, rblock, warps(xblock * rblock), False)
+    if walks >= 3 and xblock == 1 and r > WIDE and not interpreted:  # few rows at a time: they stay in the L2 cache
+        tile.r, tile.num_warps = WIDE, 32
     programs = -(-x // xblock)
     blocks = -(-r // rblock)
     if passes == 1 and isinstance(rnumel, int) and programs < MULTIPROCESSORS and blocks >= 4:
