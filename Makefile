@@ -6,6 +6,7 @@
 
 PYTHON ?= python3
 TORCH = 2.13.0
+JOBS ?= 2  # test processes at a time
 EXTRAS = course,test
 
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
@@ -48,10 +49,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 unit: setup
-	$(BIN)/python -m pytest tests --ignore=tests/end_to_end
+	$(BIN)/python -m pytest -n $(JOBS) tests --ignore=tests/end_to_end
 
 end-to-end: setup
-	$(BIN)/python -m pytest tests/end_to_end
+	$(BIN)/python -m pytest -n $(JOBS) tests/end_to_end
 
 notebooks: setup
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks

@@ -5,9 +5,11 @@ import tempfile
 
 import pytest
 
-# Before minicompile is imported: config reads the environment once.
-_cache = tempfile.TemporaryDirectory(prefix="minicompile-test-cache-")
-os.environ["MINICOMPILE_CACHE_DIR"] = _cache.name
+# Before minicompile is imported: config reads the environment once.  One cache for all worker processes of a session.
+_is_worker = "PYTEST_XDIST_WORKER" in os.environ
+if not _is_worker:
+    _cache = tempfile.TemporaryDirectory(prefix="minicompile-test-cache-")
+    os.environ["MINICOMPILE_CACHE_DIR"] = _cache.name
 
 import torch  # noqa: E402
 
@@ -16,13 +18,13 @@ from minicompile import config, record  # noqa: E402
 
 config.strict = True
 config.verify_ir = True
-config.cache_dir = _cache.name
+torch.set_num_threads(1 if _is_worker else torch.get_num_threads())  # the workers share the cores
 
 
 @pytest.fixture(autouse=True)
 def fresh_start(request):
     """Each test starts with empty records and caches, and with the same random numbers."""
-    getattr(minicompile, "reset", record.reset)()
+    minicompile.reset()
     torch.manual_seed(0)
     yield
     assert config.strict and config.verify_ir, "a test changed config for good: use config.patch"
@@ -31,4 +33,5 @@ def fresh_start(request):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    _cache.cleanup()
+    if not _is_worker:
+        _cache.cleanup()
