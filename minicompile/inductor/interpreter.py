@@ -66,6 +66,8 @@ class Evaluator:
             self.vars[var] = torch.arange(var.size, device=device).reshape(shape)
 
     def full(self, expr):
+        if 0 in self.size:  # nothing is evaluated, not even a division by zero
+            return torch.empty(self.size, dtype=expr.dtype, device=self.device)
         return self.value(expr).expand(self.size)
 
     def value(self, expr):

@@ -69,7 +69,9 @@ def arange(start, end=None, step=1, **kwargs):
 
 
 def counter(start, step, like):
-    """start + step * i; eager computes floating counters in double."""
+    """start + step * i; eager computes floating counters in double, and integer ones in integers."""
+    if not like.dtype.is_floating_point:
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
 
     def inner(position):
         (i,) = position
