@@ -13,7 +13,7 @@ from ..source import CallSource, ItemSource
 from .base import unsupported
 from .constant import ConstantVariable
 from .descriptors import can_change, type_lookup
-from .objects import UserDefinedObjectVariable, placed
+from .objects import UserDefinedObjectVariable, placed, share_attributes
 
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -191,4 +191,5 @@ def wrap_builtin_subclass(output, value, source):
     contents = wrap_contents(output, value, base_type, source)
     if contents is not None and base_type not in IMMUTABLE:
         contents.source = source
-    return BuiltinSubclassVariable(cls, base_type, contents, value, placed(value, source))
+    tracker = BuiltinSubclassVariable(cls, base_type, contents, value, placed(value, source))
+    return share_attributes(output, tracker)

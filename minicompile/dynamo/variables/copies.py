@@ -11,7 +11,6 @@ from ..source import CallSource
 from .base import VariableTracker, unsupported
 from .classes import new_plain_object
 from .descriptors import type_lookup
-from .instance_dict import InstanceDictVariable
 from .objects import placed
 
 COPY_HOOKS = "__copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __new__".split()
@@ -23,7 +22,7 @@ def copy_object(tx, value, memo, copy_attribute):
     if hooks or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
         unsupported("copy of an object", f"{value!r}, whose class has a way of its own to be copied")
     memo[value] = made = new_plain_object(tx, value.cls, [], {})
-    for name in InstanceDictVariable(value).names(tx):
+    for name in value.view().names(tx):
         tx.side_effects.store_attr(made, name, copy_attribute(value.stored_attribute(tx, name)))
     return made
 

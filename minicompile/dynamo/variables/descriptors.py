@@ -14,6 +14,7 @@ import types
 
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
+from .c_methods import BoundDescriptorVariable
 
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
@@ -139,16 +140,12 @@ def get_c_attribute(tx, found, instance):
 
 
 def get_c_method(tx, found, instance):
-    from .objects import BoundDescriptorVariable
-
     if instance is None:
         return tx.build(found.attribute)
     return BoundDescriptorVariable(instance, found.attribute)
 
 
 def get_c_class_method(tx, found, instance):
-    from .objects import BoundDescriptorVariable
-
     return BoundDescriptorVariable(tx.build(found.cls), found.attribute)
 
 

@@ -8,7 +8,7 @@ Mirrors `torch/_dynamo/variables/misc.py` (ExceptionVariable).  Taught in chapte
 from ..builder import wraps_if
 from .base import unsupported
 from .descriptors import type_lookup
-from .objects import UserDefinedObjectVariable, placed
+from .objects import UserDefinedObjectVariable, placed, share_attributes
 
 POSITIONS = {(StopIteration, "value"): 0, (SystemExit, "code"): 0, (StopAsyncIteration, "value"): 0}
 NOTED = {"__cause__": None, "__context__": None, "__suppress_context__": False, "__traceback__": None}
@@ -158,4 +158,4 @@ def wrap_exception(output, value, source):
     arguments = AttrSource(source, "args") if source is not None else None
     output.guard("length", arguments, len(value.args))
     args = [output.lazy(arg, arguments and ItemSource(arguments, i)) for i, arg in enumerate(value.args)]
-    return ExceptionVariable(type(value), args, value, placed(value, source))
+    return share_attributes(output, ExceptionVariable(type(value), args, value, placed(value, source)))

@@ -14,12 +14,15 @@ from .descriptors import type_lookup
 class InstanceDictVariable(VariableTracker):
     """`obj.__dict__`: a view of the attributes that the instance holds; writes are attribute writes."""
 
-    def __init__(self, owner):
-        super().__init__()
+    def __init__(self, owner, source=None):
+        super().__init__(source)
         self.owner = owner
 
     def python_type(self):
         return dict
+
+    def is_immutable(self):
+        return False
 
     def names(self, tx):
         """The attribute names in order, pending writes included; guards the existing ones."""

@@ -16,7 +16,7 @@ from ..guards import has_no_hooks, no_global_hooks
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
 from .descriptors import class_lookup, type_lookup
-from .objects import UserDefinedObjectVariable, placed
+from .objects import UserDefinedObjectVariable, placed, share_attributes
 
 TABLES = ("_parameters", "_buffers", "_modules")  # in the order in which nn.Module.__getattr__ asks them
 
@@ -149,7 +149,7 @@ def wrap_nn_module(output, value, source):
     if isinstance(value, nn.modules.lazy.LazyModuleMixin):
         unsupported("lazy module", f"{cls.__name__} has no parameters yet", "call the model once before compiling it")
     output.guard("type", source, cls)
-    return NNModuleVariable(cls, value, placed(value, source))
+    return share_attributes(output, NNModuleVariable(cls, value, placed(value, source)))
 
 
 # --- Python modules ---------------------------------------------------------------------------------
@@ -169,12 +169,8 @@ class PythonModuleVariable(VariableTracker):
     def as_python_constant(self):
         return self.value
 
-    def canonical(self, tx):
-        """The one tracker of this module that side effects are recorded for."""
-        return tx.output.known(self.value) or tx.output.remember(self.value, self)
-
     def var_getattr(self, tx, name):
-        pending = tx.side_effects.load_attr(self.canonical(tx), name)
+        pending = tx.side_effects.load_global(vars(self.value), name)
         if pending is tx.side_effects.DELETED:
             tx.raise_observed(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
         if pending is not None:
@@ -188,11 +184,13 @@ class PythonModuleVariable(VariableTracker):
         return tx.build(value) if is_fixed(self.value, value) else tx.output.lazy(value, source)
 
     def var_setattr(self, tx, name, value):
-        tx.side_effects.store_attr(self.canonical(tx), name, value)
+        """The attributes of a module are the globals of its functions."""
+        namespace = vars(self.value)
+        tx.side_effects.store_global(namespace, name, tx.globals_source_of(namespace), value)
 
     def var_delattr(self, tx, name):
         self.var_getattr(tx, name)
-        tx.side_effects.delete_attr(self.canonical(tx), name)
+        self.var_setattr(tx, name, tx.side_effects.DELETED)
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)

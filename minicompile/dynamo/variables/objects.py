@@ -17,68 +17,9 @@ from .base import ObservedException, VariableTracker, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
 
 
-class BoundDescriptorVariable(VariableTracker):
-    """A method written in C, bound to an object of a user-defined class (`object.__setattr__`, `OrderedDict.keys`)."""
-
-    def __init__(self, instance, descriptor):
-        super().__init__()
-        self.instance, self.descriptor = instance, descriptor
-
-    def python_type(self):
-        return types.MethodWrapperType if self.is_slot() else types.BuiltinMethodType
-
-    def is_slot(self):
-        return isinstance(self.descriptor, types.WrapperDescriptorType)
-
-    def call_function(self, tx, args, kwargs):
-        return self.instance.call_descriptor(tx, self.descriptor, args, kwargs)
-
-    def var_getattr(self, tx, name):
-        if name == "__self__":
-            return self.instance
-        return tx.build(self.descriptor).var_getattr(tx, name)
-
-    def reconstruct(self, codegen):
-        codegen(self.instance)
-        codegen.load_attr(self.descriptor.__name__)
-
-    def children(self):
-        return (self.instance,)
-
-
-class MethodDescriptorVariable(VariableTracker):
-    """A method written in C, taken from its class and not bound: `dict.__setitem__`, `object.__init__`."""
-
-    def __init__(self, descriptor, source=None):
-        super().__init__(source)
-        self.descriptor = descriptor
-
-    def python_type(self):
-        return type(self.descriptor)
-
-    def as_python_constant(self):
-        return self.descriptor
-
-    def call_function(self, tx, args, kwargs):
-        owner = self.descriptor.__objclass__
-        if not args or not issubclass(args[0].realize().python_type(), owner):
-            word = f"descriptor '{self.descriptor.__name__}' for '{owner.__name__}' objects needs such an argument"
-            tx.raise_observed(TypeError, word)
-        instance = args[0].realize()
-        if hasattr(instance, "call_descriptor"):
-            return instance.call_descriptor(tx, self.descriptor, list(args[1:]), kwargs)
-        return instance.call_method(tx, self.descriptor.__name__, list(args[1:]), kwargs)
-
-
 def placed(value, source):
     """The source of an existing object; one that was reached without a path is held by the code itself."""
     return source if source is not None else ConstantSource(value, f"<{type(value).__name__} object>")
-
-
-@wraps_if(lambda value: isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)))
-def wrap_method_descriptor(output, value, source):
-    output.guard("is", source, value)
-    return MethodDescriptorVariable(value, source)
 
 
 class UserKey:
@@ -102,7 +43,7 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def __init__(self, cls, value=None, source=None):
         super().__init__(source)
-        self.cls, self.value = cls, value
+        self.cls, self.value, self.dict_view = cls, value, None
 
     def python_type(self):
         return self.cls
@@ -200,11 +141,22 @@ class UserDefinedObjectVariable(VariableTracker):
         if found is not None:
             return descriptor_get(tx, found, self)
         self.guard_class_lacks(tx, name)
+        untouched = self.value is not None and tx.side_effects.load_attr(self, name) is None
+        if untouched and self.python_method(tx, "__getattr__") is None and hasattr(self.value, name):
+            unsupported("attribute written in C", f"`{name}` of {self!r} is found by C code")
         tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def instance_dict(self):
         """The `__dict__` that the existing object had before capture."""
-        return getattr(self.value, "__dict__", {}) if self.value is not None else {}
+        return attributes_of(self.value) if self.value is not None else {}
+
+    def view(self):
+        """The tracker of the `__dict__` itself."""
+        from .instance_dict import InstanceDictVariable
+
+        if self.dict_view is None:
+            self.dict_view = InstanceDictVariable(self, self.source and AttrSource(self.source, "__dict__"))
+        return self.dict_view
 
     def has_instance_dict(self):
         return type_lookup(self.cls, "__dict__") is not None
@@ -239,9 +191,7 @@ class UserDefinedObjectVariable(VariableTracker):
         if name == "__class__":
             return tx.build(self.cls)
         if name == "__dict__":
-            from .instance_dict import InstanceDictVariable
-
-            return InstanceDictVariable(self)
+            return self.view()
         pending = tx.side_effects.load_attr(self, name)
         if pending is None and self.value is not None:
             try:
@@ -372,10 +322,27 @@ class UserDefinedObjectVariable(VariableTracker):
         codegen.call_function(1)
 
 
+def attributes_of(value):
+    """The instance `__dict__`, read without running user code; empty where there is none."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
+def share_attributes(output, tracker):
+    """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
+    if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
+        if output.known(attributes_of(tracker.value)) is not None:
+            unsupported("instance __dict__ met first", f"the __dict__ of {tracker!r} was used as a dict before")
+        output.remember(attributes_of(tracker.value), tracker.view())
+    return tracker
+
+
 @wraps_if(lambda value: True, order=100)
 def wrap_object(output, value, source):
     output.guard("type", source, type(value))
-    return UserDefinedObjectVariable(type(value), value, placed(value, source))
+    return share_attributes(output, UserDefinedObjectVariable(type(value), value, placed(value, source)))
 
 
 OBJECT_METHODS = {

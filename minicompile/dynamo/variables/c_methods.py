@@ -1,0 +1,69 @@
+"""Methods written in C of user-defined objects and classes: bound (`object.__setattr__` of an object) and not.
+
+Goes in: what an attribute lookup found.  Comes out: a call of the instance's `call_descriptor`.
+Mirrors `torch/_dynamo/variables/misc.py` (MethodWrapperVariable, GetAttrVariable).  Taught in chapter 06.
+"""
+
+import types
+
+from ..builder import wraps_if
+from .base import VariableTracker
+
+
+class BoundDescriptorVariable(VariableTracker):
+    """A method written in C, bound to an object of a user-defined class (`object.__setattr__`, `OrderedDict.keys`)."""
+
+    def __init__(self, instance, descriptor):
+        super().__init__()
+        self.instance, self.descriptor = instance, descriptor
+
+    def python_type(self):
+        return types.MethodWrapperType if self.is_slot() else types.BuiltinMethodType
+
+    def is_slot(self):
+        return isinstance(self.descriptor, types.WrapperDescriptorType)
+
+    def call_function(self, tx, args, kwargs):
+        return self.instance.call_descriptor(tx, self.descriptor, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        if name == "__self__":
+            return self.instance
+        return tx.build(self.descriptor).var_getattr(tx, name)
+
+    def reconstruct(self, codegen):
+        codegen(self.instance)
+        codegen.load_attr(self.descriptor.__name__)
+
+    def children(self):
+        return (self.instance,)
+
+
+class MethodDescriptorVariable(VariableTracker):
+    """A method written in C, taken from its class and not bound: `dict.__setitem__`, `object.__init__`."""
+
+    def __init__(self, descriptor, source=None):
+        super().__init__(source)
+        self.descriptor = descriptor
+
+    def python_type(self):
+        return type(self.descriptor)
+
+    def as_python_constant(self):
+        return self.descriptor
+
+    def call_function(self, tx, args, kwargs):
+        owner = self.descriptor.__objclass__
+        if not args or not issubclass(args[0].realize().python_type(), owner):
+            word = f"descriptor '{self.descriptor.__name__}' for '{owner.__name__}' objects needs such an argument"
+            tx.raise_observed(TypeError, word)
+        instance = args[0].realize()
+        if hasattr(instance, "call_descriptor"):
+            return instance.call_descriptor(tx, self.descriptor, list(args[1:]), kwargs)
+        return instance.call_method(tx, self.descriptor.__name__, list(args[1:]), kwargs)
+
+
+@wraps_if(lambda value: isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)))
+def wrap_method_descriptor(output, value, source):
+    output.guard("is", source, value)
+    return MethodDescriptorVariable(value, source)
