@@ -12,7 +12,7 @@ pass needs again stay in a small scratch array.  Mirrors `torch/_inductor/codege
 import dataclasses
 
 from .. import ir, memory, passes
-from ..dependencies import Addresses, merge_loops
+from ..dependencies import Addresses, hoist_conditions, merge_loops
 from ..scheduler import levels
 from . import wrapper
 from .common import Forward, needs_error
@@ -78,7 +78,7 @@ class LoopKernel(ColumnReductions, LoopWriter):
             best = last(outer)
             outer.sort(key=lambda v: v is best)
         nodes = [dataclasses.replace(n, outer=tuple(outer), inner=tuple(inner) if n.inner else ()) for n in self.nodes]
-        self.nodes = merge_loops(nodes, self.addresses)
+        self.nodes = [hoist_conditions(n) for n in merge_loops(nodes, self.addresses)]
         widest = max(self.nodes, key=lambda n: len(n.inner))
         self.outer, self.inner = list(widest.outer), list(widest.inner)
         self.level, self.bodies = levels(self.nodes), [n.body for n in self.nodes]

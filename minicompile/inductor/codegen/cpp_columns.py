@@ -12,6 +12,7 @@ from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, TileLoop, acc_type, combine, hint, identity, total_type
 
 COLUMNS = 256  # columns that one pass over the rows reduces at once
+WIDE = 1024  # the same, where rows are read once only
 CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
 ROWS = 512  # rows summed in float32 before they are added to float64 totals
 
@@ -23,7 +24,8 @@ class ColumnReductions:
         *others, x = self.outer
         width = hint(x.size)
         trips = ir.product(hint(v.size) for v in others)
-        self.tile_size = min(width, COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
+        one_pass = max(self.level.values()) <= 0  # then the rows can be shared out, and the columns lie together
+        self.tile_size = min(width, WIDE if one_pass else COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
         split = self.few_rows(trips * -(-width // self.tile_size))
         tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, -(-width // self.tile_size))
         column = Loop(x, f"{x}_tile", f"{x}_end")
