@@ -188,15 +188,19 @@ class reversed_by_index(Iterator):
 class late_iterator(Iterator):
     """An iterator over a container (of a dict: "keys", "values" or "items") that is opened when it is first used."""
 
-    def __init__(self, container, kind, backwards, position):
+    def __init__(self, container, kind, backwards, position, size, complaint):
         self.container, self.kind, self.backwards, self.position = container, kind, backwards, position
+        self.size, self.complaint = size, complaint
         self.iterator = iter(()) if position is None else None
 
     def __next__(self):
         if self.iterator is None:
+            if self.complaint and len(self.container) != self.size:
+                raise RuntimeError(self.complaint)
             view = self.container if self.kind == "elements" else getattr(self.container, self.kind)()
             self.iterator = reversed(view) if self.backwards else iter(view)
-            for _ in range(self.position):
+            backwards_index = self.backwards and self.kind == "elements"
+            for _ in range(len(view) - 1 - self.position if backwards_index else self.position):
                 next(self.iterator)
         return next(self.iterator)
 

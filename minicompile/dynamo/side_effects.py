@@ -100,7 +100,7 @@ class SideEffects:
         for tracker in self.order:
             codegen.save(tracker)
         codegen.fill_new_objects()
-        for tracker in self.order:
+        for tracker in sorted(self.order, key=lambda t: getattr(t, "replay_order", 0)):
             if tracker in self.mutated_containers:
                 tracker.replay(codegen)
             if hasattr(tracker, "replay_attributes"):

@@ -393,7 +393,6 @@ EXISTING = {
     "dict values": lambda: iter({"a": 1, "b": 2, "c": 3}.values()),
     "dict items": lambda: iter({"a": 1, "b": 2, "c": 3}.items()),
     "set": lambda: iter({1, 2, 3}),
-    "deque": lambda: iter(collections.deque([1, 2, 3, 4])),
     "enumerate": lambda: enumerate([5, 6, 7, 8]),
     "zip": lambda: zip([1, 2, 3], iter([4, 5, 6])),
     "enumerate of zip": lambda: enumerate(zip([1, 2, 3], [4, 5, 6]), 1),
@@ -419,6 +418,20 @@ def test_position_of_an_iterator_is_guarded():
     compiled = minicompile.compile(lambda x, it: (x, next(it)), backend="eager", fullgraph=True)
     it = iter([5, 6])
     assert [compiled(X, it)[1], compiled(X, it)[1]] == [5, 6]
+
+
+def test_existing_iterators_of_changed_containers_are_left_to_eager():
+    def fn(x, it):
+        return x + 1, next(it, None)
+
+    compiled = minicompile.compile(fn, backend="eager")
+    for container, change in (({1: 2}, lambda d: d.update({3: 4})), ({1}, lambda s: s.add(2))):
+        it = iter(container)
+        change(container)
+        with pytest.raises(RuntimeError, match="changed size"):
+            compiled(X, it)
+    it = iter(collections.deque([1, 2, 3]))
+    assert [compiled(X, it)[1] for _ in range(4)] == [1, 2, 3, None]
 
 
 def test_existing_itertools_are_left_to_eager():

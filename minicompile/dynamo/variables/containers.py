@@ -231,8 +231,12 @@ class MutableSequence(Sequence):
     def change(self, tx, name, *args):
         """Run CPython's own method on the trackers."""
         tx.side_effects.mutated(self)
+        self.reshaped(name)
         with as_observed(tx):
             return getattr(self.items, name)(*args) or NONE
+
+    def reshaped(self, name):
+        """A deque notes changes that end its iterators."""
 
     def method_append(self, tx, item):
         return self.change(tx, "append", item)
@@ -250,6 +254,7 @@ class MutableSequence(Sequence):
             item = next_or_none(tx, iterator)
             if item is None:
                 return NONE
+            self.reshaped(name)
             getattr(self.items, name)(item)
 
     def method_insert(self, tx, index, item):
@@ -305,7 +310,7 @@ class MutableSequence(Sequence):
         self.push_new(codegen, items)
 
     def replay(self, codegen):
-        codegen.push_function(_refill)
+        codegen.push_function(self.refill)
         codegen(self)
         for item in self.items:
             codegen(item)
@@ -314,15 +319,21 @@ class MutableSequence(Sequence):
         codegen.pop_top()
 
 
-def _refill(existing, items):
-    """Make an existing list or deque hold exactly these items; no method of a subclass runs."""
-    base = collections.deque if isinstance(existing, collections.deque) else list
-    if len(items) == base.__len__(existing):  # keeps the iterators of a deque alive
-        for index, item in enumerate(items):
-            base.__setitem__(existing, index, item)
-    else:
-        base.clear(existing)
-        base.extend(existing, items)
+def refill_list(existing, items):
+    """Make an existing list hold exactly these items; no method of a subclass runs."""
+    list.__setitem__(existing, slice(None), items)
+
+
+def refill_deque(existing, items):
+    """The same for a deque; its iterators end."""
+    collections.deque.clear(existing)
+    collections.deque.extend(existing, items)
+
+
+def assign_deque(existing, items):
+    """As many items as before: the deque's iterators go on."""
+    for index, item in enumerate(items):
+        collections.deque.__setitem__(existing, index, item)
 
 
 def next_or_none(tx, iterator):
@@ -338,6 +349,7 @@ def next_or_none(tx, iterator):
 class ListVariable(MutableSequence):
     cls = base = list
     not_found = "list.remove(x): x not in list"
+    refill = staticmethod(refill_list)
 
     def method_sort(self, tx, *, key=NONE, reverse=FALSE):
         ordered = sort(tx, self.items, key, reverse)
@@ -367,6 +379,14 @@ def is_none(variable):
 class DequeVariable(MutableSequence):
     cls = base = collections.deque
     not_found = "deque.remove(x): x not in deque"
+    generation = 0  # of its structure: the iterators of another one have ended
+
+    @property
+    def refill(self):
+        return refill_deque if self.generation or self.source is None else assign_deque
+
+    def reshaped(self, name):
+        self.generation += name not in ("__setitem__", "reverse")
 
     def __init__(self, items, source=None, maxlen=None):
         bound = items.maxlen if isinstance(items, collections.deque) and maxlen is None else maxlen

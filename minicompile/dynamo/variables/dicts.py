@@ -280,11 +280,13 @@ class DictVariable(BuiltinObject):
 
     def changes(self):
         """(keys to delete, items to store) that turn the dict as it was into what it is now, order included."""
-        kept = [k for k in self.items if k in self.original]
-        if kept != [k for k in self.original if k in self.items]:  # moved: all of it anew
-            return dict(self.original), dict(self.items)
-        gone = {k: pair for k, pair in self.original.items() if k not in self.items}
-        return gone, {k: pair for k, pair in self.items.items() if self.original.get(k, NO_PAIR)[1] is not pair[1]}
+        now, before = self.items, self.original
+        kept = [k for k in now if k in before and before[k][0] is now[k][0]]  # 1 may have been replaced by True
+        same = set(kept)
+        if kept != [k for k in before if k in same]:  # moved: all of it anew
+            return dict(before), dict(now)
+        gone = {k: pair for k, pair in before.items() if k not in same}
+        return gone, {k: pair for k, pair in now.items() if k not in same or before[k][1] is not pair[1]}
 
     def reconstruct(self, codegen):
         if contains_itself(self):
@@ -314,9 +316,6 @@ class DictVariable(BuiltinObject):
         self.push_items(codegen, stored)
         codegen.call_function(3)
         codegen.pop_top()
-
-
-NO_PAIR = (None, None)
 
 
 def _apply(existing, deleted, stored):

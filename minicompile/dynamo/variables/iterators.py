@@ -61,6 +61,11 @@ class ContainerIterator(IteratorVariable):
     def python_type(self):
         return type(self.opener(self.owner.empty()))
 
+    @property
+    def replay_order(self):
+        """A list has its final contents first; other containers end their iterators when they change."""
+        return 1 if issubclass(self.owner.python_type(), list) else -1
+
     def children(self):
         return (self.owner,)
 
@@ -83,9 +88,9 @@ class ContainerIterator(IteratorVariable):
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
         codegen.push_function(polyfills.late_iterator)
         codegen(self.owner)
-        for constant in (self.kind, self.backwards, self.position):
+        for constant in (self.kind, self.backwards, self.position, len(self.owner.items), self.complaint):
             codegen.load_const(constant)
-        codegen.call_function(4)
+        codegen.call_function(6)
 
     def replay(self, codegen):
         self.emit(codegen, move, lambda: codegen(self))
@@ -97,15 +102,22 @@ class SequenceIterator(ContainerIterator):
 
     kind = "elements"
 
+    @property
+    def complaint(self):
+        return "deque mutated during iteration" if self.owner.python_type() is collections.deque else None
+
     def __init__(self, owner, position=0, step=1, source=None):
         super().__init__(owner, iter if step == 1 else reversed, position, source)
         self.backwards = step == -1
-        self.step, self.size = step, len(owner.items)
+        self.step, self.generation = step, getattr(owner, "generation", 0)
+
+    def is_valid(self):
+        return self.position is self.EXHAUSTED or getattr(self.owner, "generation", 0) == self.generation
 
     def advance(self, tx):
         items = self.owner.items
-        if self.owner.python_type() is collections.deque and len(items) != self.size:
-            tx.raise_observed(RuntimeError, "deque mutated during iteration")
+        if not self.is_valid():
+            tx.raise_observed(RuntimeError, self.complaint)
         if self.position is self.EXHAUSTED or not 0 <= self.position < len(items):
             self.position = self.EXHAUSTED
             return None
@@ -121,23 +133,25 @@ class KeyedIterator(ContainerIterator):
         keys = owner.in_order() if kind == "elements" else owner.look(tx)
         self.kind, self.order, self.size = kind, list(reversed(keys) if backwards else keys), len(keys)
         self.backwards, self.since = backwards, getattr(owner, "births", 0)
+        self.name = "Set" if kind == "elements" else "dictionary"
+        if owner.cls is collections.OrderedDict:
+            self.complaint = "OrderedDict mutated during iteration"
+        else:
+            self.complaint = f"{self.name} changed size during iteration"
 
     def advance(self, tx):
         items, kind = self.owner.items, self.kind
         if self.position is self.EXHAUSTED:
             return None
-        name = "Set" if kind == "elements" else "dictionary"
         if len(items) != self.size:
-            ordered = self.owner.cls is collections.OrderedDict
-            text = "OrderedDict mutated during iteration" if ordered else f"{name} changed size during iteration"
-            tx.raise_observed(RuntimeError, text)
+            tx.raise_observed(RuntimeError, self.complaint)
         if getattr(self.owner, "births", 0) > self.since:
             self.follow_changes(self.owner)
         if self.position == len(self.order):
             self.position = self.EXHAUSTED
             return None
         if self.position == self.size:
-            tx.raise_observed(RuntimeError, f"{name} keys changed during iteration")
+            tx.raise_observed(RuntimeError, f"{self.name} keys changed during iteration")
         key = self.order[self.position]
         self.position += 1
         return items[key] if kind == "elements" else dict_element(tx, items[key], kind)
@@ -209,18 +223,19 @@ def owner_of(iterator):
 
 
 def position_of(iterator):
-    """The position in terms of ContainerIterator."""
+    """The position in terms of ContainerIterator; CHANGED if its container was changed under it."""
     if type(iterator) in KEYED_TYPES:
-        owner = owner_of(iterator)
-        return len(owner) - iterator.__length_hint__()
-    if isinstance(iterator, DEQUE_ITERATOR):
-        return iterator.__reduce__()[1][1]
+        with contextlib.suppress(RuntimeError):
+            iterator.__reduce__()  # iterates over a copy of itself
+            return len(owner_of(iterator)) - iterator.__length_hint__()
+        return CHANGED
     state = iterator.__reduce__()[2:]
     return (state[0] or 0) if state else ContainerIterator.EXHAUSTED
 
 
-DEQUE_ITERATOR = type(iter(collections.deque()))
-FORWARD = {type(iter(v)) for v in ([], (), "a", "\xe9", b"", range(0), collections.deque())}
+CHANGED = "changed"
+# no deque: its iterators do not tell whether they are still good
+FORWARD = {type(iter(v)) for v in ([], (), "a", "\xe9", b"", range(0))}
 BACKWARD = {type(reversed([])), reversed}
 
 
@@ -230,7 +245,7 @@ def wrap_container_iterator(output, value, source):
     position, owner = position_of(value), owner_of(value)
     output.guard("equals", CallSource(source, position_of), position)
     owner = output.wrap(owner, CallSource(source, owner_of)).realize()
-    if not isinstance(owner, BuiltinObject):
+    if not isinstance(owner, BuiltinObject) or position == CHANGED:
         unsupported("existing iterator", f"an iterator over {owner!r}")
     if type(value) in KEYED_TYPES:
         return KeyedIterator(output, owner, *KEYED_TYPES[type(value)], position, source)
@@ -254,6 +269,10 @@ class ComposedIterator(IteratorVariable):
 
 class EnumerateVariable(ComposedIterator):
     cls = enumerate
+
+    @property
+    def replay_order(self):
+        return getattr(self.parts[0], "replay_order", 0)
 
     def advance(self, tx):
         iterator, count = self.parts

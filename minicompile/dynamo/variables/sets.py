@@ -53,11 +53,13 @@ class SetVariable(BuiltinObject):
     def children(self):
         if self.source is None:
             return list(self.items.values())
-        return [
-            item
-            for key, item in {**self.original, **self.items}.items()
-            if (key in self.items) != (key in self.original)
-        ]
+        return [item for part in self.changes() for item in part]
+
+    def changes(self):
+        """(elements to take out, elements to add); 1 may have been replaced by True."""
+        now, before = self.items, self.original
+        gone = [item for key, item in before.items() if now.get(key) is not item]
+        return gone, [item for key, item in now.items() if before.get(key) is not item]
 
     def truth(self, tx):
         return bool(self.items)
@@ -161,11 +163,10 @@ class SetVariable(BuiltinObject):
     def replay(self, codegen):
         codegen.push_function(_apply)
         codegen(self)
-        for one, other in ((self.original, self.items), (self.items, self.original)):
-            rest = [item for key, item in one.items() if key not in other]
-            for item in rest:
+        for part in self.changes():
+            for item in part:
                 codegen(item)
-            codegen.build_tuple(len(rest))
+            codegen.build_tuple(len(part))
         codegen.call_function(3)
         codegen.pop_top()
 
