@@ -17,10 +17,10 @@ aten = torch.ops.aten
 
 # Rules that torch ships and that are not in its "core ATen" set.
 EXTRA = """
-    _adaptive_avg_pool2d_backward _batch_norm_no_update _batch_norm_with_update_functional _native_batch_norm_legit
+    _batch_norm_no_update _batch_norm_with_update_functional _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _log_softmax _softmax addmv
     batch_norm_backward dist elu gelu hardtanh lcm linalg_vector_norm native_batch_norm native_group_norm
-    native_layer_norm nll_loss2d_backward permute_copy rrelu_with_noise_backward tril_indices triu_indices unbind_copy
+    native_layer_norm permute_copy rrelu_with_noise_backward tril_indices triu_indices unbind_copy
     upsample_bilinear2d
 """
 

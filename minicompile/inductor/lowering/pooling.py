@@ -203,6 +203,14 @@ def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_
     return TensorValue(x.device, x.dtype, x.size, inner)
 
 
+@register_lowering(aten._adaptive_avg_pool2d_backward)
+def adaptive_avg_pool2d_backward(grad, x):
+    if not static(x.size[-2:], grad.size[-2:]) or any(n % m for n, m in zip(x.size[-2:], grad.size[-2:], strict=True)):
+        return NotImplemented
+    kernel = [n // m for n, m in zip(x.size[-2:], grad.size[-2:], strict=True)]
+    return avg_pool2d_backward(grad, x, kernel, kernel, 0, False, True, None)
+
+
 # --- resizing to the nearest ------------------------------------------------------------------------
 
 
