@@ -110,7 +110,7 @@ ROWS = [
     ("add", "same", torch.add, "{0} + {1}", "{0} + {1}", 1),
     ("sub", "same", torch.sub, "{0} - {1}", "{0} - {1}", 1),
     ("mul", "same", torch.mul, "{0} * {1}", "{0} * {1}", 1),
-    ("neg", "same", torch.neg, "-{0}", "-{0}", 1),
+    ("neg", "same", torch.neg, "-{0}", "rt.neg({0})", 1),
     ("abs", "same", torch.abs, "m_abs({0})", "rt.abs({0})", 1),
     ("square", "same", lambda x: x * x, "{0} * {0}", "{0} * {0}", 1),
     ("truediv", "float", torch.div, "{0} / {1}", "rt.div({0}, {1})", 4),
@@ -145,7 +145,7 @@ ROWS = [
     ("bitwise_and", "integer", torch.bitwise_and, "{0} & {1}", "{0} & {1}", 1),
     ("bitwise_or", "integer", torch.bitwise_or, "{0} | {1}", "{0} | {1}", 1),
     ("bitwise_xor", "integer", torch.bitwise_xor, "{0} ^ {1}", "{0} ^ {1}", 1),
-    ("bitwise_not", "integer", torch.bitwise_not, "m_not({0})", "~{0}", 1),
+    ("bitwise_not", "integer", torch.bitwise_not, "m_not({0})", "rt.bitwise_not({0})", 1),
     ("left_shift", "integer", torch.bitwise_left_shift, "m_shl({0}, {1})", "rt.shl({0}, {1})", 2),
     ("right_shift", "integer", torch.bitwise_right_shift, "m_shr({0}, {1})", "rt.shr({0}, {1})", 2),
     # ---- types.  `cast` converts as `Tensor.to` does; `bitcast` reads the same bits as another dtype of the same size

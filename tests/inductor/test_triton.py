@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
 
 pytest.importorskip("triton")
 
@@ -18,7 +19,8 @@ from test_patterns import assert_same  # noqa: E402
 
 import minicompile  # noqa: E402
 from minicompile import config, inductor, record  # noqa: E402
-from minicompile.inductor.codegen import triton_interpret, triton_launch, triton_tiles  # noqa: E402
+from minicompile.aot.decompositions import decomposition_table  # noqa: E402
+from minicompile.inductor.codegen import triton, triton_interpret, triton_launch, triton_tiles  # noqa: E402
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -285,6 +287,26 @@ def test_training_step_of_a_small_model():
         torch.testing.assert_close(p.grad, want, rtol=1e-4, atol=1e-6)
     sources = [a for c in record.compilations for a in c.artifacts("codegen")]
     assert sources and all(s.target == "triton" for s in sources)
+
+
+def test_symbolic_sizes_are_kernel_arguments():
+    """What the wrapper will do once it has symbolic sizes: pass them behind the tensors."""
+    x = torch.randn(37, 53)
+    for function in (lambda x: [x.sum(0)], lambda x: [x.t() + 1], lambda x: [x.sum()]):
+        table = decomposition_table()
+        graph = make_fx(function, decomposition_table=table, tracing_mode="symbolic")(x)
+        groups = inductor.schedule(inductor.lower(graph, (x,)))
+        (group,) = groups.groups
+        kernel = triton.make_kernel(group, groups, {})
+        text = kernel.text.replace("@NAME@", "kernel_0")
+        namespace = triton_launch.module('device = torch.device("cpu")\n' + text)
+        size = groups.graph.inputs["arg0"].size
+        values = {str(s): n for s, n in zip(size, x.shape, strict=True)} | {"arg0": x}
+        (want,) = function(x)
+        values[group.names[0]] = torch.empty_strided(want.shape, want.stride())
+        namespace["kernel_0"](*[values[name] for name in kernel.params])
+        torch.testing.assert_close(values[group.names[0]], want, rtol=1e-4, atol=1e-4)
+        assert "i64" in kernel.types and "37" not in text and "53" not in text
 
 
 def test_equal_kernels_are_written_once():

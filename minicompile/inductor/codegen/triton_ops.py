@@ -159,6 +159,15 @@ def abs(a):
 
 
 @jit
+def neg(a):
+    """The sign bit flipped (Triton before 3.9 makes `-a` from `0 - a`, which loses it for 0.0)."""
+    if a.dtype.is_floating():
+        return a * -1.0
+    else:
+        return -a
+
+
+@jit
 def sign(a):
     """-1, 0 or 1; eager's answer for a NaN is 0."""
     return (a > 0).to(a.dtype) - (a < 0).to(a.dtype)
@@ -180,6 +189,14 @@ def signbit(a):
         return a.to(tl.float32).to(tl.int32, bitcast=True) < 0
     else:
         return a < 0
+
+
+@jit
+def bitwise_not(a):
+    if a.dtype == tl.uint8:  # which Triton 3.7's interpreter cannot invert
+        return 255 - a
+    else:
+        return ~a
 
 
 @jit
@@ -243,7 +260,7 @@ def digamma(a):
     series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (5.0 / 660 - z * 691.0 / 32760)))))
     result = start + libdevice.log(y) - 0.5 / y - series
     result = tl.where(reflect & whole, float("nan"), result)
-    result = tl.where(x == 0, libdevice.copysign(x * 0 + float("inf"), -x), result)
+    result = tl.where(x == 0, libdevice.copysign(x * 0 + float("inf"), neg(x)), result)
     return result.to(a.dtype)
 
 
