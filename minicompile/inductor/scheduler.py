@@ -20,6 +20,7 @@ from .passes import FusionDecision, buffer_reads
 MAX_NODES = 64  # in one kernel: compile time grows faster than the gain beyond
 MIN_PARALLEL = 16  # outer iterations that a group with several passes needs, when the passes are long
 LONG_PASS = 1 << 16
+SCRATCH = 1 << 16  # bytes of a row that a kernel keeps beside its loops
 
 
 @dataclasses.dataclass
@@ -300,6 +301,7 @@ class Scheduler:
                 group.nodes = merge_loops(group.nodes, self.addresses)
                 loops = max(group.nodes, key=lambda n: len(n.inner))
                 group.outer, group.inner = loops.outer, loops.inner
+                group.stored += tuple(n for n in repeated(group.nodes) if n not in group.stored)
                 group.reads = tuple(n for n in self.touched(group) if n not in names)
             else:
                 group.stored, group.reads = tuple(group.names), tuple(buffer_reads(group.nodes[0]))
@@ -332,6 +334,20 @@ def levels(nodes):
                 level = max(level, result[name] + (1 if after else 0))
         result[node.name] = level
     return result
+
+
+def repeated(nodes):
+    """Values that a later pass would have to compute again, too dear for that and too long to keep in a scratch row."""
+    level, found = levels(nodes), []
+    for node in nodes:
+        size = ir.product(_hint(v.size) for v in node.inner) * node.body.dtype.itemsize
+        if node.inner and not node.is_reduction and size > SCRATCH:
+            loads = ir.loads(node.body)
+            if ir.cost(node.body) + 2 * len(loads) > 12:
+                readers = [m for m in nodes if m.inner and any(load.buffer == node.name for load in ir.loads(m.body))]
+                if any(level[m.name] > level[node.name] for m in readers):
+                    found.append(node.name)
+    return found
 
 
 def common_loops(lead, other, pair, whole):

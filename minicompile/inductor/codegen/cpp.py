@@ -13,7 +13,7 @@ import dataclasses
 
 from .. import ir, memory, passes
 from ..dependencies import Addresses, hoist_conditions, merge_loops
-from ..scheduler import levels
+from ..scheduler import SCRATCH, levels
 from . import wrapper
 from .common import Forward, needs_error
 from .cpp_columns import ColumnReductions
@@ -24,7 +24,6 @@ from .cpp_prelude import PRELUDE
 BLOCK = 4096  # elements summed in float32 before they are added to a float64 total
 TILE = 32  # side of a tile of a transpose
 CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
-SCRATCH = 1 << 16  # bytes of a scratch row
 
 
 @dataclasses.dataclass
