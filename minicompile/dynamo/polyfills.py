@@ -199,8 +199,10 @@ class late_iterator(Iterator):
                 raise RuntimeError(self.complaint)
             view = self.container if self.kind == "elements" else getattr(self.container, self.kind)()
             self.iterator = reversed(view) if self.backwards else iter(view)
-            backwards_index = self.backwards and self.kind == "elements"
-            for _ in range(len(view) - 1 - self.position if backwards_index else self.position):
+            skipped = self.position
+            if self.backwards and self.kind == "elements":  # of a sequence: the position is an index
+                skipped = len(view) - 1 - self.position
+            for _ in range(skipped if skipped >= 0 else len(view)):
                 next(self.iterator)
         return next(self.iterator)
 

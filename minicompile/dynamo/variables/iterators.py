@@ -131,8 +131,10 @@ class KeyedIterator(ContainerIterator):
     def __init__(self, tx, owner, kind, backwards=False, position=0, source=None):
         super().__init__(owner, OPENERS[kind, backwards], position, source)
         keys = owner.in_order() if kind == "elements" else owner.look(tx)
+        if source is not None:  # it was made before capture changed the container
+            keys = owner.original
         self.kind, self.order, self.size = kind, list(reversed(keys) if backwards else keys), len(keys)
-        self.backwards, self.since = backwards, getattr(owner, "births", 0)
+        self.backwards, self.since = backwards, getattr(owner, "births", 0) if source is None else 0
         self.name = "Set" if kind == "elements" else "dictionary"
         if owner.cls is collections.OrderedDict:
             self.complaint = "OrderedDict mutated during iteration"
