@@ -73,6 +73,10 @@ class BlockOpcodes:
 
     def BEFORE_WITH(self, instruction):
         manager = self.pop()
+        missing = [name for name in ("__enter__", "__exit__") if not hasattr(manager.python_type(), name)]
+        if missing:
+            text = f"'{manager.python_type().__name__}' object does not support the context manager protocol"
+            self.raise_observed(TypeError, text + (" (missed __exit__ method)" if missing == ["__exit__"] else ""))
         exit_method = self.call(getattr, manager, self.build("__exit__"))
         self.push(exit_method)
         self.push(self.call(getattr, manager, self.build("__enter__")).call_function(self, [], {}))

@@ -227,3 +227,21 @@ def test_exc_group():
         return x
 
     twice(f, fullgraph=False)
+
+
+def test_with_what_is_no_context_manager():
+    class HalfManager:
+        def __enter__(self):
+            return self
+
+    def f(x):
+        texts = []
+        for value in (3, HalfManager()):
+            try:
+                with value:
+                    pass
+            except TypeError as e:
+                texts.append(str(e))
+        return x, texts
+
+    twice(f)

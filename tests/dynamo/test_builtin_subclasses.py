@@ -368,3 +368,22 @@ def test_keys_with_a_hash_of_their_own():
         return f, [(X,), (X,)], lambda: (len(store), next(iter(store)).a)
 
     same(program)
+
+
+def test_a_key_nobody_asked_for_may_change():
+    class Registry(dict):
+        def get(self, key):
+            return super().get(str(key)) or 0
+
+    def program():
+        registry = Registry({"1": 5})
+
+        def f(x):
+            return x + registry.get(1) + registry.get(2)
+
+        def other():
+            registry["9"] = 1
+
+        return f, [(X,), other, (X,), (X,)]
+
+    same(program, recompiles=0)

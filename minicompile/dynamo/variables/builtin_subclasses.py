@@ -13,6 +13,7 @@ from ..source import CallSource, ItemSource
 from .base import unsupported
 from .constant import ConstantVariable
 from .descriptors import can_change, type_lookup
+from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
 SEQUENCES = (list, tuple, collections.deque)
@@ -137,11 +138,17 @@ def new(tx, base_type, cls, args, kwargs):
     return instance
 
 
+READERS = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items")
+
+
 def read_contents(tx, instance):
-    """The contents of an existing mapping or set, element by element, guarded by their keys."""
+    """The contents of an existing mapping or set; where its readers are overridden, guarded by a plain copy's keys."""
     value, source = instance.value, instance.source
-    if instance.overrides("__iter__", "__len__", "__getitem__", "keys", "values", "items"):
-        source = CallSource(source, plain_copy)
+    if instance.base_type in MAPPINGS and not instance.overrides(*READERS):
+        contents = wrap_dict(tx.output, value, source)
+        contents.cls = instance.base_type
+        return contents
+    source = CallSource(source, plain_copy)
     if instance.base_type in SETS:
         return tx.output.wrap(plain_copy(value), CallSource(instance.source, plain_copy)).realize()
     contents = tx.build(instance.base_type())
