@@ -1,6 +1,5 @@
 """Every kernel of a few small models, forward and backward, compiled for real GPUs without having one."""
 
-import dataclasses
 import os
 
 import pytest
@@ -10,10 +9,9 @@ import torch.nn.functional as F
 pytest.importorskip("triton")
 
 from patterns import aten_graph  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from minicompile import inductor  # noqa: E402
-from minicompile.inductor.codegen import triton_launch  # noqa: E402
+from minicompile.inductor.codegen import triton  # noqa: E402
 
 pytestmark = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter compiles nothing")
 
@@ -46,15 +44,7 @@ MODELS = {
 
 def cuda_source(graph, inputs):
     """The Triton source of an ATen graph, as if its tensors were on a GPU."""
-
-    def move(layout):
-        return layout and dataclasses.replace(layout, device=torch.device("cuda", 0))
-
-    lowered = inductor.lower(graph, inputs)
-    moved = {name: move(layout) for name, layout in lowered.inputs.items()}
-    buffers = [dataclasses.replace(b, layout=move(b.layout)) for b in lowered.buffers]
-    lowered = dataclasses.replace(lowered, inputs=moved, buffers=buffers)
-    return inductor.codegen(inductor.schedule(lowered), "triton")
+    return inductor.codegen(inductor.schedule(triton.on_device(inductor.lower(graph, inputs))), "triton")
 
 
 def training_source(model, make_input, count, dtype):
@@ -74,28 +64,24 @@ def training_source(model, make_input, count, dtype):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("capability", [80, 90])
 def test_kernels_compile(name, capability):
-    source = training_source(*MODELS[name])
-    kernels = triton_launch.kernels(triton_launch.module(source.kernels))
+    kernels = triton.compile_for(training_source(*MODELS[name]), capability)
     assert len(kernels) >= 3
-    for kernel in kernels:
-        compiled = kernel.compile(GPUTarget("cuda", capability, 32))
+    for compiled in kernels.values():
         assert f".target sm_{capability}" in compiled.asm["ptx"] and compiled.asm["cubin"][:4] == b"\x7fELF"
-        assert not kernel.options["enable_fp_fusion"]
+        assert not compiled.metadata.enable_fp_fusion
 
 
 def test_long_rows_and_shared_reductions_compile():
     x = torch.empty(64, 50257)
     graph = aten_graph(lambda x: [F.softmax(x, -1), x.sum(), F.softmax(x, 0), x.cumsum(1)], x)
-    kernels = triton_launch.kernels(triton_launch.module(cuda_source(graph, (x,)).kernels))
-    for kernel in kernels:
-        kernel.compile(GPUTarget("cuda", 90, 32))
-    assert {"parts", "join"} <= {k.__name__.rsplit("_", 1)[1] for k in kernels}
+    kernels = triton.compile_for(cuda_source(graph, (x,)))
+    assert {"parts", "join"} <= {name.rsplit("_", 1)[1] for name in kernels}
 
 
 def test_contiguous_accesses_are_sixteen_bytes_wide_and_multiplications_stay_apart():
     x, y = torch.empty(1 << 20), torch.empty(1 << 20, dtype=torch.bfloat16)
     source = cuda_source(aten_graph(lambda x, y: [x * 3 + 1, y * 2], x, y), (x, y))
-    for kernel in triton_launch.kernels(triton_launch.module(source.kernels)):
-        ptx = kernel.compile(GPUTarget("cuda", 90, 32)).asm["ptx"]
+    for compiled in triton.compile_for(source).values():
+        ptx = compiled.asm["ptx"]
         assert "ld.global.v4" in ptx and "st.global.v4" in ptx
         assert "fma.rn" not in ptx

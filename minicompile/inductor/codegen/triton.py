@@ -11,6 +11,8 @@ Mirrors `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
 
 import dataclasses
 
+import torch
+
 from ...errors import CompilerNotFound
 from .. import ir, memory
 from ..dependencies import Addresses, merge_loops
@@ -278,6 +280,27 @@ def generate(schedule):
     return wrapper.Source("triton", made.wrapper.finish(), text + "\n", counts, schedule.graph.constants, names)
 
 
+def on_device(graph, device="cuda:0"):
+    """The IR graph as if its tensors were on a GPU: to see its kernels, and to compile them, without having one."""
+
+    def move(layout):
+        return layout and dataclasses.replace(layout, device=torch.device(device))
+
+    inputs = {name: move(layout) for name, layout in graph.inputs.items()}
+    buffers = [dataclasses.replace(b, layout=move(b.layout)) for b in graph.buffers]
+    return dataclasses.replace(graph, inputs=inputs, buffers=buffers)
+
+
+def compile_for(source, capability=90):
+    """kernel name -> Triton's CompiledKernel (its `asm` has ttir, ttgir, llir, ptx, cubin), for any GPU; needs none."""
+    from triton.backends.compiler import GPUTarget
+
+    from . import triton_launch
+
+    found = triton_launch.kernels(triton_launch.module(source.kernels))
+    return {k.__name__: k.compile(GPUTarget("cuda", capability, 32)) for k in found}
+
+
 def load(source):
     """Source -> its functions `run_0`, `run_1`, ..."""
     if not source.counts:
@@ -292,4 +315,4 @@ def load(source):
     return {name: namespace[name] for name in source.counts}
 
 
-__all__ = ["Kernel", "LoopKernel", "generate", "load"]
+__all__ = ["Kernel", "LoopKernel", "compile_for", "generate", "load", "on_device"]
