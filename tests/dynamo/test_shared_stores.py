@@ -117,3 +117,24 @@ def test_module_dict():
         return f, [(X,), (X,)], lambda: (m.extra, m.more)
 
     same(program)
+
+
+def test_a_class_replaced_in_a_module_is_noticed():
+    class First:
+        k = 1
+
+    class Second:
+        k = 2
+
+    def program():
+        mod.Impl = First
+
+        def f(x):
+            return x + mod.Impl.k
+
+        def swap():
+            mod.Impl = Second
+
+        return f, [(X,), swap, (X,)]
+
+    same(program)

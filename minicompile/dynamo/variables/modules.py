@@ -181,7 +181,9 @@ class PythonModuleVariable(VariableTracker):
         except AttributeError as error:
             tx.guard("class_lacks", source.parent, name)
             tx.raise_observed(AttributeError, *error.args)
-        return tx.build(value) if is_fixed(self.value, value) else tx.output.lazy(value, source)
+        if isinstance(value, types.ModuleType) and value.__name__ == f"{self.value.__name__}.{name}":
+            return tx.build(value)  # a submodule under its own name stays
+        return tx.output.lazy(value, source)
 
     def var_setattr(self, tx, name, value):
         """The attributes of a module are the globals of its functions."""
@@ -194,11 +196,6 @@ class PythonModuleVariable(VariableTracker):
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)
-
-
-def is_fixed(module, value):
-    """Submodules and classes do not change under their names."""
-    return isinstance(value, (types.ModuleType, type))
 
 
 @wraps(types.ModuleType)
