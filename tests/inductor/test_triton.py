@@ -248,6 +248,18 @@ def test_scatter_modes(mode, dtype):
     check(lambda x, i, s: x.scatter_reduce(0, i, s, mode), x, i, s)
 
 
+def test_deterministic_mode_uses_no_atomics():
+    x, s, i = torch.zeros(6), torch.randn(9), torch.randint(0, 6, (9,))
+    add = lambda x, i, s: x.scatter_add(0, i, s)
+    assert "tl.atomic_add" in source_of(add, x, i, s).kernels
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert "tl.atomic" not in source_of(add, x, i, s).kernels
+        check(add, x, i, s)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_scatter_keeps_nan():
     x, i, s = torch.zeros(4), torch.tensor([1, 1, 2]), torch.tensor([float("nan"), 5.0, -1.0])
     check(lambda x, i, s: (x.scatter_reduce(0, i, s, "amax"), x.scatter_reduce(0, i, s, "amin")), x, i, s)

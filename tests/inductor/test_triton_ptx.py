@@ -78,6 +78,15 @@ def test_long_rows_and_shared_reductions_compile():
     assert {"parts", "join"} <= {name.rsplit("_", 1)[1] for name in kernels}
 
 
+def test_more_than_two_to_the_31_elements():
+    x = torch.empty(3 << 30, dtype=torch.int8, device="meta")
+    source = cuda_source(aten_graph(lambda x: [x + 1, x.amax(), x.view(3, -1).sum(0, dtype=torch.int8)], x), (x,))
+    for name, compiled in triton.compile_for(source).items():
+        wide = "to(tl.int64)" in source.kernels.split(f"def {name}(")[1].split("\n\n")[0]
+        assert wide or name.endswith("_join")
+        assert compiled.asm["cubin"]
+
+
 def test_contiguous_accesses_are_sixteen_bytes_wide_and_multiplications_stay_apart():
     x, y = torch.empty(1 << 20), torch.empty(1 << 20, dtype=torch.bfloat16)
     source = cuda_source(aten_graph(lambda x, y: [x * 3 + 1, y * 2], x, y), (x, y))

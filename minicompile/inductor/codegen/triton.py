@@ -116,12 +116,11 @@ class LoopKernel(SharedReductions, LoopedReductions):
         types = [kind for _, kind in writer.types] + ["i64"] * len(writer.symbols)
         return Kernel(text, [*writer.params, *sorted(writer.symbols)], types, summary)
 
-    def start(self, writer, axes, programs="tl.program_id(0)"):
+    def start(self, writer, axes, programs=""):
         """Define the index and the mask of each axis of the grid, at the top of the kernel; the last varies fastest."""
         writer.use_axes(writer.axes or list(axes))
         grid = [axis for axis in axes if axis.name != "r"]
-        if writer.wide:
-            programs = f"{programs}.to(tl.int64)"
+        programs = programs or "tl.program_id(0)" + (".to(tl.int64)" if writer.wide else "")
         if len(grid) > 1:
             writer.line(f"program = {programs}")
             programs = "program"

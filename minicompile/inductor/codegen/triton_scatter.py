@@ -65,6 +65,8 @@ class ScatterKernel(LoopKernel):
         writer = self.writer(self.reads, [buffer.name], [])
         mode, dtype = data.mode, data.body.dtype
         atomic = mode == "store" or dtype in ATOMIC.get(mode, ())
+        if torch.are_deterministic_algorithms_enabled() and (mode == "store" or dtype.is_floating_point):
+            atomic = False
         loops = tuple(v for v in data.points if v.size != 1)
         safe = loops if atomic else tuple(v for v in loops if any(i.terms == ((v, 1),) for i in data.position))
         block, num_warps = tiles.pointwise(ir.product(v.size for v in safe), self.interpreted)

@@ -54,8 +54,9 @@ class SharedReductions:
         writer = self.writer(reads, kept, self.nodes)
         self.add_parts(writer, reductions)
         x, r = self.reduction_axes(writer)
-        writer.line(f"part = tl.program_id(0) % {self.tile.parts}")
-        self.start(writer, (x,), f"tl.program_id(0) // {self.tile.parts}")
+        wide = ".to(tl.int64)" if writer.wide else ""
+        writer.line(f"part = tl.program_id(0){wide} % {self.tile.parts}")
+        self.start(writer, (x,), f"tl.program_id(0){wide} // {self.tile.parts}")
         chunk = self.tile.chunk
         for node in early:
             if not node.inner:
