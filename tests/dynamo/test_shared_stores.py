@@ -138,3 +138,32 @@ def test_a_class_replaced_in_a_module_is_noticed():
         return f, [(X,), swap, (X,)]
 
     same(program)
+
+
+class OwnDict(dict):
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__ = self
+
+
+class Borg:
+    state = {"a": 1}
+
+    def __init__(self):
+        self.__dict__ = Borg.state
+
+
+def test_a_dict_that_is_its_own_attributes_and_objects_that_share_theirs():
+    def program():
+        d, Borg.state = OwnDict(a=1, b=2), {"a": 1}
+        first, second = Borg(), Borg()
+
+        def f(x):
+            d["a"] = d.b + 1
+            d.c = 5
+            first.a += 1
+            return x + d.a + d["c"] + second.a + Borg().a
+
+        return f, [(X,), (X,)], lambda: (dict(d), Borg.state)
+
+    same(program, fullgraph=False)

@@ -333,8 +333,8 @@ def attributes_of(value):
 def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
     if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
-        if output.known(attributes_of(tracker.value)) is not None:
-            unsupported("instance __dict__ met first", f"the __dict__ of {tracker!r} was used as a dict before")
+        if output.known(attributes_of(tracker.value)) is not None or attributes_of(tracker.value) is tracker.value:
+            unsupported("shared instance __dict__", f"the __dict__ of {tracker!r} is also used as a dict")
         output.remember(attributes_of(tracker.value), tracker.view())
     return tracker
 
