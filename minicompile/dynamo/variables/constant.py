@@ -34,7 +34,7 @@ def as_observed(tx):
     """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C."""
     try:
         yield
-    except (TypeError, ValueError, LookupError, ArithmeticError, MemoryError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
         tx.raise_observed(type(error), *error.args)
 
 
@@ -80,12 +80,12 @@ class BuiltinObject(VariableTracker):
         unsupported("attribute of a builtin", f"`{name}` of a {cls.__name__}")
 
     def var_setattr(self, tx, name, value):
-        cls = self.python_type()
-        complaint = f"attribute '{name}' is read-only" if hasattr(cls, name) else f"has no attribute '{name}'"
-        tx.raise_observed(AttributeError, f"'{cls.__name__}' object {complaint}")
+        with as_observed(tx):
+            setattr(self.empty(), name, None)  # no builtin takes attributes: this says so in CPython's words
 
     def var_delattr(self, tx, name):
-        self.var_setattr(tx, name, None)
+        with as_observed(tx):
+            delattr(self.empty(), name)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
         """A method taken from the class (`list.append`), called with this object first."""
@@ -135,6 +135,11 @@ class ConstantVariable(BuiltinObject):
         return True
 
     def as_python_constant(self):
+        return self.value
+
+    def empty(self):
+        if hasattr(self.value, "__dict__"):
+            unsupported("attribute write", f"to a {type(self.value).__name__}")
         return self.value
 
     def truth(self, tx):

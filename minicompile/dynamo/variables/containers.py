@@ -287,7 +287,8 @@ class MutableSequence(Sequence):
     def method___setitem__(self, tx, index, value):
         index = plain(tx, index)
         if isinstance(index, slice) and not type_lookup(value.python_type(), "__iter__"):
-            tx.raise_observed(TypeError, "can only assign an iterable")
+            with as_observed(tx):
+                self.empty()[index] = None  # complains
         return self.change(tx, "__setitem__", index, value.unpack(tx) if isinstance(index, slice) else value)
 
     def method___iadd__(self, tx, iterable):
