@@ -51,11 +51,13 @@ class LoopKernel(ColumnReductions, LoopWriter):
     # --- loop order ---
 
     def contiguity(self, var, nodes):
-        """How many accesses step by one element in this loop; stores count double."""
+        """How many bytes are accessed in steps of one element in this loop; stores count double."""
         score = 0
         for node in nodes:
-            score += sum(address.coefficient(var) == 1 for _, address in self.addresses.reads(node))
-            score += 2 * (node.name in self.stored and not node.is_reduction and node.store.coefficient(var) == 1)
+            found = [(name, 1) for name, address in self.addresses.reads(node) if address.coefficient(var) == 1]
+            if node.name in self.stored and not node.is_reduction and node.store.coefficient(var) == 1:
+                found.append((node.name, 2))
+            score += sum(weight * hint(self.layouts[name].nbytes()) for name, weight in found)
         return score
 
     def arrange(self):
