@@ -260,7 +260,9 @@ def test_builtins_of_the_function_are_kept():
         assert space["f"]([1]) == "other"
 
 
-@pytest.mark.parametrize("bad", [(lambda a, b: a).__code__, 5, (lambda a: (yield)).__code__], ids=str)
+@pytest.mark.parametrize(
+    "bad", [(lambda a, b: a).__code__, 5, (lambda a: (yield)).__code__], ids=["arguments", "number", "kind"]
+)
 def test_replacement_that_does_not_fit(bad):
     def f(a):
         return a
