@@ -155,7 +155,7 @@ def check_can_inline(tx, function):
         unsupported("recursion too deep to inline", f"{function.function_name} is {tx.depth} calls deep")
     if module[0] in NEVER_INLINED:
         unsupported("function not inlined", f"{function.function_name} of module {module[0]} is left to eager")
-    if module[0] == "minicompile" and module[1] in COMPILER_PARTS and module[-1] != "polyfills":
+    if module[0] == "minicompile" and module[1] in COMPILER_PARTS and "polyfills" not in module:
         unsupported("compiler called", f"{function.function_name} is part of minicompile itself")
     if function.code.co_flags & (0x80 | 0x200):
         unsupported("coroutine", f"{function.function_name} is asynchronous")

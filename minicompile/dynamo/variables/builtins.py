@@ -13,7 +13,7 @@ import types
 
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
-from . import autograd_functions, conversions, operators, questions
+from . import autograd_functions, container_copies, conversions, operators, questions
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
@@ -29,6 +29,7 @@ HANDLERS = {
     **{original: inlined(polyfill) for original, polyfill in POLYFILLS.items()},
     **operators.HANDLERS,
     **conversions.HANDLERS,
+    **container_copies.HANDLERS,
     **questions.HANDLERS,
     **autograd_functions.HANDLERS,
 }

@@ -62,7 +62,7 @@ class UserDefinedClassVariable(VariableTracker):
 
     def c_attribute(self, tx, found):
         """`__name__`, `__mro__`, `__doc__`, ... of `type`; slots of a metaclass."""
-        from .dicts import MappingProxyVariable
+        from .dict_views import MappingProxyVariable
 
         if found.name == "__dict__":
             names = [name for name in self.value.__dict__ if name not in ("__dict__", "__weakref__")]

@@ -5,7 +5,6 @@ Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 """
 
 import collections
-import copy
 import itertools
 import operator
 import types
@@ -14,25 +13,15 @@ import torch
 
 from .. import polyfills
 from .base import unsupported
+from .composed_iterators import CallableIterator, EnumerateVariable, FilterVariable, MapVariable, ZipVariable
 from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
-from .containers import (
-    DequeVariable,
-    Element,
-    ListVariable,
-    contains_itself,
-    elements,
-    is_none,
-    next_or_none,
-    plain,
-    sort,
-)
-from .copies import copy_object
+from .containers import DequeVariable, ListVariable
 from .descriptors import type_lookup
-from .dicts import DictVariable, MappingProxyVariable, pairs_of
+from .dict_views import MappingProxyVariable
+from .dicts import DictVariable, pairs_of
+from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
 from .functions import BoundMethodVariable
-from .instance_dict import InstanceDictVariable
-from .iterators import CallableIterator, EnumerateVariable, FilterVariable, MapVariable, SequenceIterator, ZipVariable
-from .objects import UserDefinedObjectVariable
+from .iterators import SequenceIterator
 from .sets import SetVariable
 from .tensor import TensorVariable
 from .tuples import RangeVariable, SizeVariable, SliceVariable, TupleVariable
@@ -344,72 +333,3 @@ def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
 @handles(types.MethodType)
 def make_method(tx, function, instance):
     return BoundMethodVariable(function.realize(), instance.realize())
-
-
-# --- copies ---------------------------------------------------------------------------------------------
-@handles(copy.copy)
-def shallow_copy(tx, value):
-    value = value.realize()
-    if isinstance(value, (ConstantVariable, TupleVariable, RangeVariable, SliceVariable)):
-        return value
-    if isinstance(value, UserDefinedObjectVariable):
-        return copy_object(tx, value, {}, lambda attribute: attribute)
-    if not hasattr(type(value), "method___copy__"):
-        unsupported("copy of an object", f"copy.copy of {value!r}")
-    return value.call_method(tx, "copy", [], {})
-
-
-@handles(copy.deepcopy)
-def deep_copy(tx, value, memo=None):
-    """Shared parts stay shared: `memo` maps trackers to their copies."""
-    value, memo = value.realize(), {} if memo is None else memo
-    if not isinstance(memo, dict):
-        unsupported("copy of an object", "copy.deepcopy with a memo")
-    if value not in memo:
-        again = COPIERS.get(type(value))
-        if isinstance(value, UserDefinedObjectVariable):
-            again = deep_copy_object
-        if isinstance(value, InstanceDictVariable):
-            return deep_copy(tx, value.snapshot(tx), memo)
-        if again is None and not value.is_python_constant():
-            unsupported("copy of an object", f"copy.deepcopy of {value!r}")
-        memo[value] = value if again is None else again(tx, value, memo)
-    return memo[value]
-
-
-def copy_sequence(tx, value, memo):
-    memo[value] = made = value.like([])
-    made.items.extend(deep_copy(tx, item, memo) for item in value.items)
-    return made
-
-
-def copy_tuple(tx, value, memo):
-    items = [deep_copy(tx, item, memo) for item in value.items]
-    if value in memo:  # it was reached through itself
-        return memo[value]
-    same = all(new is old.realize() for new, old in zip(items, value.items))
-    return value if same else value.like(items)
-
-
-def copy_dict(tx, value, memo):
-    memo[value] = made = DictVariable(cls=value.cls, factory=value.factory)
-    for key, item in list(value.look(tx).values()):
-        made.method___setitem__(tx, deep_copy(tx, key, memo), deep_copy(tx, item, memo))
-    return made
-
-
-def copy_set(tx, value, memo):
-    return SetVariable.of(tx, [deep_copy(tx, item, memo) for item in value.unpack(tx)], value.cls)
-
-
-def deep_copy_object(tx, value, memo):
-    return copy_object(tx, value, memo, lambda attribute: deep_copy(tx, attribute, memo))
-
-
-COPIERS = {
-    ListVariable: copy_sequence,
-    DequeVariable: copy_sequence,
-    TupleVariable: copy_tuple,
-    DictVariable: copy_dict,
-    SetVariable: copy_set,
-}

@@ -10,8 +10,8 @@ import operator
 
 from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
-from .containers import next_or_none
 from .descriptors import type_lookup
+from .elements import next_or_none
 from .tensor import TensorVariable, graph_call
 
 # function -> (symbol in messages, special method, reflected special method)

@@ -13,8 +13,8 @@ import operator
 from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
-from .containers import constants, next_or_none
 from .dicts import hashable, raise_key_error, refuse_unknown_number
+from .elements import constants, next_or_none
 
 
 class SetVariable(BuiltinObject):

@@ -14,8 +14,9 @@ from ..builder import wraps, wraps_if
 from ..source import AttrSource
 from .base import unsupported
 from .constant import NONE, BuiltinObject, ConstantItems, ConstantVariable, boolean
-from .containers import LARGEST, ListVariable, Sequence, constants, elements, plain, wrap_items
+from .containers import LARGEST, ListVariable, Sequence, wrap_items
 from .descriptors import class_lookup, descriptor_get
+from .elements import constants, elements, plain
 
 
 class TupleVariable(Sequence):

@@ -1,156 +1,15 @@
-"""Functions and iterators of the standard library that are written in C, written here in Python.
+"""The iterators of itertools (and of objects with only `__getitem__`) in Python: their state is in attributes.
 
-Goes in and comes out: what the originals take and give.  The translator inlines these in place of the originals (the
-table is in `variables/builtins.py`), so an algorithm needs no tracker of its own: iterators keep their state in
-attributes, so a graph break in the middle of a loop leaves a working iterator behind.
-Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
+Goes in and comes out: what the originals take and give.  See `polyfills/__init__.py`.
 """
 
 import operator
 
 
-# --- functools and math ---------------------------------------------------------------------------------
-class _Missing:
+class Missing:
     """The default of an argument that may be None."""
 
 
-def reduce(function, iterable, initial=_Missing):
-    iterator = iter(iterable)
-    if initial is _Missing:
-        for initial in iterator:  # noqa: B007 (the first element is the start)
-            break
-        else:
-            raise TypeError("reduce() of empty iterable with no initial value")
-    for item in iterator:
-        initial = function(initial, item)
-    return initial
-
-
-def prod(iterable, /, *, start=1):
-    for item in iterable:
-        start = start * item
-    return start
-
-
-def cmp_to_key(compare):
-    return lambda value: _ComparedBy(compare, value)
-
-
-class _ComparedBy:
-    def __init__(self, compare, obj):
-        self.compare, self.obj = compare, obj
-
-    def __lt__(self, other):
-        return self.compare(self.obj, other.obj) < 0
-
-    def __gt__(self, other):
-        return self.compare(self.obj, other.obj) > 0
-
-    def __le__(self, other):
-        return self.compare(self.obj, other.obj) <= 0
-
-    def __ge__(self, other):
-        return self.compare(self.obj, other.obj) >= 0
-
-    def __eq__(self, other):
-        return self.compare(self.obj, other.obj) == 0
-
-    __hash__ = None
-
-
-# --- operator -------------------------------------------------------------------------------------------
-def itemgetter(item, /, *items):
-    if not items:
-        return lambda obj: obj[item]
-    return lambda obj: tuple([obj[i] for i in (item, *items)])
-
-
-def attrgetter(name, /, *names):
-    if not names:
-        return lambda obj: _attribute(obj, name)
-    return lambda obj: tuple([_attribute(obj, n) for n in (name, *names)])
-
-
-def _attribute(obj, dotted):
-    for name in dotted.split("."):
-        obj = getattr(obj, name)
-    return obj
-
-
-def methodcaller(name, /, *args, **kwargs):
-    return lambda obj: getattr(obj, name)(*args, **kwargs)
-
-
-def countOf(iterable, wanted):
-    count = 0
-    for item in iterable:
-        if item is wanted or item == wanted:
-            count += 1
-    return count
-
-
-def indexOf(iterable, wanted):
-    for index, item in enumerate(iterable):
-        if item is wanted or item == wanted:
-            return index
-    raise ValueError("sequence.index(x): x not in sequence")
-
-
-# --- collections ----------------------------------------------------------------------------------------
-def fromkeys(cls, iterable, value=None):
-    result = cls()
-    for key in iterable:
-        result[key] = value
-    return result
-
-
-def count_elements(mapping, iterable):
-    """`collections.Counter.update` on an iterable."""
-    for item in iterable:
-        mapping[item] = mapping.get(item, 0) + 1
-
-
-# --- match statements -----------------------------------------------------------------------------------
-def match_keys(subject, keys):
-    """The values of all keys as a tuple, or None where one is missing."""
-    found = []
-    for key in keys:
-        value = subject.get(key, _Missing)
-        if value is _Missing:
-            return None
-        found.append(value)
-    return tuple(found)
-
-
-MATCHED_AS_A_WHOLE = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-
-
-def match_class(subject, cls, count, names):
-    """The attributes that a class pattern with `count` positional parts and these keywords asks for, or None."""
-    if not isinstance(subject, cls):
-        return None
-    found = []
-    if count:
-        positional = getattr(cls, "__match_args__", None)
-        if positional is None and issubclass(cls, MATCHED_AS_A_WHOLE):
-            found.append(subject)
-            allowed = 1
-        else:
-            positional = positional or ()
-            allowed = len(positional)
-            names = (*positional[:count], *names)
-        if count > allowed:
-            text = f"{cls.__name__}() accepts {allowed} positional sub-pattern{'s' * (allowed != 1)} ({count} given)"
-            raise TypeError(text)
-    for name in names:
-        try:
-            found.append(getattr(subject, name))
-        except AttributeError:
-            return None
-    return tuple(found)
-
-
-# --- iterators ------------------------------------------------------------------------------------------
 class Iterator:
     def __iter__(self):
         return self
@@ -367,10 +226,10 @@ class accumulate(Iterator):
 
 class pairwise(Iterator):
     def __init__(self, iterable):
-        self.rest, self.previous = iter(iterable), _Missing
+        self.rest, self.previous = iter(iterable), Missing
 
     def __next__(self):
-        if self.previous is _Missing:
+        if self.previous is Missing:
             self.previous = next(self.rest)
         pair = (self.previous, next(self.rest))
         self.previous = pair[1]
@@ -405,8 +264,8 @@ class zip_longest(Iterator):
             raise StopIteration
         row = []
         for index, iterator in enumerate(self.iterators):
-            item = next(iterator, _Missing) if iterator is not None else _Missing
-            if item is _Missing:
+            item = next(iterator, Missing) if iterator is not None else Missing
+            if item is Missing:
                 if iterator is not None:
                     self.iterators[index] = None
                     self.running -= 1
@@ -421,7 +280,7 @@ class zip_longest(Iterator):
 class groupby(Iterator):
     def __init__(self, iterable, key=None):
         self.rest, self.key = iter(iterable), key
-        self.item = self.item_key = self.group_key = _Missing
+        self.item = self.item_key = self.group_key = Missing
         self.group = None  # the one that has been given last; older ones are empty
 
     def in_group(self, key):
@@ -432,7 +291,7 @@ class groupby(Iterator):
         self.item_key = self.item if self.key is None else self.key(self.item)
 
     def __next__(self):
-        while self.item_key is _Missing or self.group_key is not _Missing and self.in_group(self.group_key):
+        while self.item_key is Missing or self.group_key is not Missing and self.in_group(self.group_key):
             self.advance()
         self.group_key = self.item_key
         self.group = _Group(self, self.group_key)

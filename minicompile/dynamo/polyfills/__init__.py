@@ -1,0 +1,208 @@
+"""Functions and iterators of the standard library that are written in C, written here in Python.
+
+Goes in and comes out: what the originals take and give.  The translator inlines these in place of the originals (the
+table is in `variables/builtins.py`), so an algorithm needs no tracker of its own: iterators keep their state in
+attributes, so a graph break in the middle of a loop leaves a working iterator behind.
+Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
+"""
+
+from .iterators import (
+    Missing,
+)
+from .iterators import (
+    accumulate as accumulate,
+)
+from .iterators import (
+    batched as batched,
+)
+from .iterators import (
+    chain as chain,
+)
+from .iterators import (
+    chain_from_iterable as chain_from_iterable,
+)
+from .iterators import (
+    compress as compress,
+)
+from .iterators import (
+    count as count,
+)
+from .iterators import (
+    cycle as cycle,
+)
+from .iterators import (
+    dropwhile as dropwhile,
+)
+from .iterators import (
+    filterfalse as filterfalse,
+)
+from .iterators import (
+    groupby as groupby,
+)
+from .iterators import (
+    islice as islice,
+)
+from .iterators import (
+    iterate_by_index as iterate_by_index,
+)
+from .iterators import (
+    late_iterator as late_iterator,
+)
+from .iterators import (
+    pairwise as pairwise,
+)
+from .iterators import (
+    repeat as repeat,
+)
+from .iterators import (
+    reversed_by_index as reversed_by_index,
+)
+from .iterators import (
+    starmap as starmap,
+)
+from .iterators import (
+    takewhile as takewhile,
+)
+from .iterators import (
+    tee as tee,
+)
+from .iterators import (
+    zip_longest as zip_longest,
+)
+
+
+# --- functools and math ---------------------------------------------------------------------------------
+def reduce(function, iterable, initial=Missing):
+    iterator = iter(iterable)
+    if initial is Missing:
+        for initial in iterator:  # noqa: B007 (the first element is the start)
+            break
+        else:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    for item in iterator:
+        initial = function(initial, item)
+    return initial
+
+
+def prod(iterable, /, *, start=1):
+    for item in iterable:
+        start = start * item
+    return start
+
+
+def cmp_to_key(compare):
+    return lambda value: _ComparedBy(compare, value)
+
+
+class _ComparedBy:
+    def __init__(self, compare, obj):
+        self.compare, self.obj = compare, obj
+
+    def __lt__(self, other):
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other):
+        return self.compare(self.obj, other.obj) > 0
+
+    def __le__(self, other):
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other):
+        return self.compare(self.obj, other.obj) >= 0
+
+    def __eq__(self, other):
+        return self.compare(self.obj, other.obj) == 0
+
+    __hash__ = None
+
+
+# --- operator -------------------------------------------------------------------------------------------
+def itemgetter(item, /, *items):
+    if not items:
+        return lambda obj: obj[item]
+    return lambda obj: tuple([obj[i] for i in (item, *items)])
+
+
+def attrgetter(name, /, *names):
+    if not names:
+        return lambda obj: _attribute(obj, name)
+    return lambda obj: tuple([_attribute(obj, n) for n in (name, *names)])
+
+
+def _attribute(obj, dotted):
+    for name in dotted.split("."):
+        obj = getattr(obj, name)
+    return obj
+
+
+def methodcaller(name, /, *args, **kwargs):
+    return lambda obj: getattr(obj, name)(*args, **kwargs)
+
+
+def countOf(iterable, wanted):
+    count = 0
+    for item in iterable:
+        if item is wanted or item == wanted:
+            count += 1
+    return count
+
+
+def indexOf(iterable, wanted):
+    for index, item in enumerate(iterable):
+        if item is wanted or item == wanted:
+            return index
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+# --- collections ----------------------------------------------------------------------------------------
+def fromkeys(cls, iterable, value=None):
+    result = cls()
+    for key in iterable:
+        result[key] = value
+    return result
+
+
+def count_elements(mapping, iterable):
+    """`collections.Counter.update` on an iterable."""
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
+
+
+# --- match statements -----------------------------------------------------------------------------------
+def match_keys(subject, keys):
+    """The values of all keys as a tuple, or None where one is missing."""
+    found = []
+    for key in keys:
+        value = subject.get(key, Missing)
+        if value is Missing:
+            return None
+        found.append(value)
+    return tuple(found)
+
+
+MATCHED_AS_A_WHOLE = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def match_class(subject, cls, count, names):
+    """The attributes that a class pattern with `count` positional parts and these keywords asks for, or None."""
+    if not isinstance(subject, cls):
+        return None
+    found = []
+    if count:
+        positional = getattr(cls, "__match_args__", None)
+        if positional is None and issubclass(cls, MATCHED_AS_A_WHOLE):
+            found.append(subject)
+            allowed = 1
+        else:
+            positional = positional or ()
+            allowed = len(positional)
+            names = (*positional[:count], *names)
+        if count > allowed:
+            text = f"{cls.__name__}() accepts {allowed} positional sub-pattern{'s' * (allowed != 1)} ({count} given)"
+            raise TypeError(text)
+    for name in names:
+        try:
+            found.append(getattr(subject, name))
+        except AttributeError:
+            return None
+    return tuple(found)

@@ -1,0 +1,175 @@
+"""Iterators made of other iterators during capture: enumerate, zip, map, filter, iter(callable, sentinel).
+
+Goes in: those that the program makes, and existing ones, which tell their parts by `__reduce__()`.
+Comes out: `next(tx)`, and the iterator anew from its parts.
+Mirrors `torch/_dynamo/variables/iter.py`.  Taught in chapter 06.
+"""
+
+from ..builder import wraps
+from ..source import CallSource, ItemSource
+from .base import unsupported
+from .constant import ConstantVariable
+from .elements import is_none, next_or_none
+from .iterators import ContainerIterator, IteratorVariable
+
+
+class ComposedIterator(IteratorVariable):
+    """`cls(*parts)`: an iterator made of other iterators and a few values, all of them trackers."""
+
+    def __init__(self, parts, source=None):
+        super().__init__(source)
+        self.parts = list(parts)
+
+    def children(self):
+        return self.parts
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(self.cls), self.parts)
+
+
+class EnumerateVariable(ComposedIterator):
+    cls = enumerate
+
+    @property
+    def replay_order(self):
+        return getattr(self.parts[0], "replay_order", 0)
+
+    def advance(self, tx):
+        iterator, count = self.parts
+        item = next_or_none(tx, iterator)
+        if item is None:
+            return None
+        self.parts[1] = ConstantVariable(count.as_python_constant() + 1)
+        return tx.build_tuple([count, item])
+
+    def replay(self, codegen):
+        """The count moves by `next` alone; the inner iterator, which moves too, is put into place afterwards."""
+        codegen.call_object(lambda: codegen.push_function(move_count), [self, self.parts[1]])
+        codegen.pop_top()
+
+
+def move_count(iterator, count):
+    """Bring an existing enumerate to this count."""
+    while iterator.__reduce__()[1][1] < count:
+        next(iterator)
+
+
+class ZipVariable(ComposedIterator):
+    """`strict` is kept apart from the iterators."""
+
+    cls = zip
+
+    def __init__(self, parts, source=None, strict=False):
+        super().__init__(parts, source)
+        self.strict = strict
+
+    def advance(self, tx):
+        row = []
+        for index, iterator in enumerate(self.parts):
+            item = next_or_none(tx, iterator)
+            if item is None:
+                if self.strict:
+                    self.check(tx, index)
+                return None
+            row.append(item)
+        return tx.build_tuple(row) if row else None
+
+    def check(self, tx, index):
+        """Iterator `index` has ended first: with strict=True all must end here."""
+        words, first = ("shorter", index) if index else ("longer", 1)
+        if index == 0:
+            longer = [k for k in range(1, len(self.parts)) if next_or_none(tx, self.parts[k]) is not None][:1]
+            if not longer:
+                return
+            first = longer[0]
+        others = "argument 1" if first == 1 else f"arguments 1-{first}"
+        tx.raise_observed(ValueError, f"zip() argument {first + 1} is {words} than {others}")
+
+    def reconstruct(self, codegen):
+        codegen.push_function(zip)
+        for part in self.parts:
+            codegen(part)
+        codegen.load_const(self.strict)
+        codegen.call_function(len(self.parts) + 1, ("strict",))
+
+
+class MapVariable(ComposedIterator):
+    cls = map
+
+    def advance(self, tx):
+        function, *iterators = self.parts
+        row = []
+        for iterator in iterators:
+            item = next_or_none(tx, iterator)
+            if item is None:
+                return None
+            row.append(item)
+        return function.realize().call_function(tx, row, {})
+
+
+class FilterVariable(ComposedIterator):
+    cls = filter
+
+    def advance(self, tx):
+        function, iterator = self.parts
+        while (item := next_or_none(tx, iterator)) is not None:
+            keep = item if is_none(function) else function.realize().call_function(tx, [item], {})
+            if tx.truth(keep):
+                return item
+        return None
+
+
+class CallableIterator(ComposedIterator):
+    """`iter(function, sentinel)`."""
+
+    cls = type(iter(int, 1))
+
+    def advance(self, tx):
+        if not self.parts:
+            return None
+        function, sentinel = self.parts
+        item = function.realize().call_function(tx, [], {})
+        if tx.equals(item, sentinel):
+            self.parts = []
+            return None
+        return item
+
+    def reconstruct(self, codegen):
+        if not self.parts:
+            return codegen.load_const(iter(()))
+        codegen.call_object(lambda: codegen.push_function(iter), self.parts)
+
+    def replay(self, codegen):
+        if not self.parts:
+            unsupported("exhausted iterator", "an existing iter(callable, sentinel) came to its end")
+
+
+def parts_of(iterator):
+    """The arguments that would make this iterator anew."""
+    return iterator.__reduce__()[1]
+
+
+@wraps(enumerate, zip, map, filter, CallableIterator.cls)
+def wrap_composed_iterator(output, value, source):
+    output.guard("type", source, type(value))
+    reduced = value.__reduce__()
+    parts = [
+        output.wrap(part, ItemSource(CallSource(source, parts_of), k) if source else None).realize()
+        for k, part in enumerate(reduced[1])
+    ]
+    if type(value) is enumerate and not can_move_twice(parts[0]):
+        unsupported("existing enumerate", f"an enumerate over {parts[0]!r}, which cannot be put back into place")
+    if type(value) is zip:
+        return ZipVariable(parts, source, strict=reduced[2:] == (True,))
+    if type(value) is CallableIterator.cls and len(parts) == 1:
+        parts = []
+    return COMPOSED[type(value)](parts, source)
+
+
+def can_move_twice(iterator):
+    if isinstance(iterator, ZipVariable):
+        return all(map(can_move_twice, iterator.parts))
+    return isinstance(iterator, ContainerIterator)
+
+
+COMPOSED = {v.cls: v for v in (EnumerateVariable, ZipVariable, MapVariable, FilterVariable, CallableIterator)}

@@ -1,0 +1,108 @@
+"""Views of a dict (`d.keys()`, `d.values()`, `d.items()`) and read-only proxies during capture.
+
+Goes in: the tracker of the dict.  Comes out: answers that see its later changes.
+Mirrors `torch/_dynamo/variables/dicts.py`.  Taught in chapter 06.
+"""
+
+import types
+
+from ..builder import wraps
+from ..source import CallSource
+from .constant import BuiltinObject
+
+
+class DictView(BuiltinObject):
+    """`d.keys()`, `d.values()`, `d.items()`: sees later changes of the dict."""
+
+    def __init__(self, owner, kind):
+        super().__init__()
+        self.owner, self.kind = owner, kind
+
+    def python_type(self):
+        return type(getattr(self.owner.cls(), self.kind)())
+
+    def children(self):
+        return (self.owner,)
+
+    def unpack(self, tx):
+        return [self.element(tx, pair) for pair in self.owner.look(tx).values()]
+
+    def element(self, tx, pair):
+        return tx.build_tuple(list(pair)) if self.kind == "items" else pair[self.kind == "values"]
+
+    def iterate(self, tx):
+        from .iterators import KeyedIterator
+
+        return KeyedIterator(tx, self.owner, self.kind)
+
+    def truth(self, tx):
+        return self.owner.truth(tx)
+
+    def method___iter__(self, tx):
+        return self.iterate(tx)
+
+    def method___len__(self, tx):
+        return self.owner.method___len__(tx)
+
+    def method___reversed__(self, tx):
+        from .iterators import KeyedIterator
+
+        return KeyedIterator(tx, self.owner, self.kind, backwards=True)
+
+    def method___contains__(self, tx, item):
+        if self.kind == "keys":
+            return self.owner.method___contains__(tx, item)
+        return tx.build_list(self.unpack(tx)).method___contains__(tx, item)
+
+    def call_method(self, tx, name, args, kwargs):
+        """Keys and items are sets in all other respects."""
+        if hasattr(type(self), f"method_{name}") or self.kind == "values" or not hasattr(self.python_type(), name):
+            return super().call_method(tx, name, args, kwargs)
+        from .sets import SetVariable
+
+        args = [tx.call(set, a) if not isinstance(a.realize(), SetVariable) else a for a in args]
+        return SetVariable.of(tx, self.unpack(tx)).call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(getattr(self.owner.cls, self.kind)), [self.owner])
+
+
+class MappingProxyVariable(BuiltinObject):
+    """`types.MappingProxyType(d)`: reads go to the dict."""
+
+    cls = types.MappingProxyType
+
+    def __init__(self, owner, source=None):
+        super().__init__(source)
+        self.owner = owner
+
+    def children(self):
+        return (self.owner,)
+
+    def truth(self, tx):
+        return self.owner.truth(tx)
+
+    def iterate(self, tx):
+        return self.owner.iterate(tx)
+
+    def unpack(self, tx):
+        return self.owner.unpack(tx)
+
+    def call_method(self, tx, name, args, kwargs):
+        if not hasattr(types.MappingProxyType, name):
+            return super().call_method(tx, name, args, kwargs)
+        return self.owner.call_method(tx, name, args, kwargs)
+
+    def var_getattr(self, tx, name):
+        if name != "__class__" and hasattr(types.MappingProxyType, name):
+            return self.owner.var_getattr(tx, name)
+        return super().var_getattr(tx, name)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(types.MappingProxyType), [self.owner])
+
+
+@wraps(types.MappingProxyType)
+def wrap_mapping_proxy(output, value, source):
+    copied = CallSource(source, dict) if source is not None else None
+    return MappingProxyVariable(output.wrap(dict(value), copied), source)

@@ -1,0 +1,119 @@
+"""What all containers need of their elements: comparing, hashing, sorting, counting, and the Python values.
+
+Goes in: trackers.  Comes out: Python values that C code can work with.  `Element` is the trick that keeps this short:
+it compares as the tracked value would, so that CPython's own `index`, `sort`, `min` and `max` run on trackers, in its
+order of comparisons and with its errors.  Mirrors parts of `torch/_dynamo/variables/lists.py`.  Taught in chapter 06.
+"""
+
+import operator
+
+from .base import NotConstant, ObservedException
+from .constant import FALSE, NONE, ConstantVariable
+
+
+class Element:
+    """A tracker that can be compared and hashed by C code, as its value would be."""
+
+    __slots__ = ("tx", "variable")
+
+    def __init__(self, tx, variable):
+        self.tx, self.variable = tx, variable.realize()
+
+    def __eq__(self, other):
+        return self.tx.is_same(self.variable, other.variable) or self.tx.equals(self.variable, other.variable)
+
+    def __hash__(self):
+        from .dicts import hashable
+
+        return hash(hashable(self.tx, self.variable))
+
+    def __repr__(self):
+        return repr(self.variable.as_python_constant() if self.variable.is_python_constant() else self.variable)
+
+
+def _ordering(compare):
+    def method(self, other):
+        return self.tx.truth(self.tx.call(compare, self.variable, other.variable))
+
+    return method
+
+
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Element, f"__{_name}__", _ordering(getattr(operator, _name)))
+
+
+def elements(tx, items):
+    return [Element(tx, item) for item in items]
+
+
+def plain(tx, variable):
+    """The Python int, slice or other constant that C code takes as an index or a count."""
+    variable = variable.realize()
+    if variable.python_type() is slice:
+        return slice(*(plain(tx, part) for part in variable.items))
+    if variable.is_python_constant():
+        return variable.as_python_constant()
+    return tx.call(operator.index, variable).as_python_constant()
+
+
+_visited = []
+
+
+def constants(container, items):
+    """The Python values of the items of a container.  One that contains itself is no constant."""
+    if container in _visited:
+        raise NotConstant(container)
+    _visited.append(container)
+    try:
+        return [item.as_python_constant() for item in items]
+    finally:
+        _visited.pop()
+
+
+def contains_itself(container):
+    """Such a container exists first and is filled later."""
+    seen, pending = set(), list(container.children())
+    while pending:
+        item = pending.pop().realize()
+        if item is container:
+            return True
+        if item not in seen and item.source is None:
+            seen.add(item)
+            pending.extend(item.children())
+    return False
+
+
+def compare_items(tx, compare, ours, theirs):
+    """As CPython: by the first elements that differ, else by length; comparing elements may change the sequences."""
+    if len(ours) != len(theirs) and compare in (operator.eq, operator.ne):
+        return compare is operator.ne
+    index = 0
+    while index < min(len(ours), len(theirs)):
+        left, right = Element(tx, ours[index]), Element(tx, theirs[index])
+        if not left == right:
+            return compare is operator.ne if compare in (operator.eq, operator.ne) else compare(left, right)
+        index += 1
+    return compare(len(ours), len(theirs))
+
+
+def sort(tx, items, key=NONE, reverse=FALSE):
+    """A sorted list of trackers, by CPython's own sort."""
+    ranked = elements(tx, items)
+    by = None if is_none(key) else lambda e: Element(tx, key.call_function(tx, [e.variable], {}))
+    ranked.sort(key=by, reverse=tx.truth(reverse))
+    return [element.variable for element in ranked]
+
+
+def is_none(variable):
+    variable = variable.realize()
+    return isinstance(variable, ConstantVariable) and variable.value is None
+
+
+def next_or_none(tx, iterator):
+    """The next element, or None at the end."""
+    try:
+        return iterator.next(tx)
+    except ObservedException as stop:
+        if tx.exception_matches(stop, StopIteration):
+            return None
+        raise
