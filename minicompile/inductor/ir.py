@@ -16,14 +16,28 @@ from typing import Any
 
 import torch
 
-from .indexing import Indirect, Interned, Var, flatten, index
-from .ops import OPS, REDUCTIONS
-
-HALF = (torch.float16, torch.bfloat16)  # computed in float32
-
-
-def short(dtype):
-    return str(dtype).removeprefix("torch.")
+from .expr import (  # noqa: F401
+    HALF,
+    Constant,
+    Expr,
+    Fetch,
+    IndexExpr,
+    Load,
+    Masked,
+    Op,
+    constant,
+    cost,
+    index_expr,
+    indices,
+    indirect,
+    loads,
+    op,
+    short,
+    transform,
+    walk,
+)
+from .indexing import Var, flatten, index
+from .ops import REDUCTIONS
 
 
 def product(size):
@@ -75,223 +89,6 @@ class Layout:
     def __str__(self):
         text = f"{short(self.dtype)}[{', '.join(map(str, self.size))}]"
         return text if self.is_contiguous() else f"{text}(strides {', '.join(map(str, self.stride))})"
-
-
-# --- expressions ------------------------------------------------------------------------------------
-
-
-class Expr(metaclass=Interned):
-    """A scalar value at one point of a loop nest.  Interned: structurally equal expressions are one object."""
-
-    __slots__ = ("dtype", "_walk", "_loads", "__weakref__")
-    args = ()  # sub-expressions
-
-    def rebuild(self, args, rewrite_index):
-        """The same node with other sub-expressions and with `rewrite_index` applied to each Index in it."""
-        return self
-
-
-class Load(Expr):
-    """buffer[position]: the element of a buffer (or graph input) at one index per dimension."""
-
-    __slots__ = ("buffer", "position")
-
-    def __init__(self, buffer, position, dtype):
-        self.buffer, self.position, self.dtype = buffer, position, dtype
-
-    def rebuild(self, args, rewrite_index):
-        return Load(self.buffer, tuple(rewrite_index(i) for i in self.position), self.dtype)
-
-    def __repr__(self):
-        return f"{self.buffer}[{', '.join(map(str, self.position))}]"
-
-
-class Fetch(Load):
-    """A load that names its address instead of a position: what the scheduler's loops hold."""
-
-    __slots__ = ()
-
-    def __init__(self, buffer, address, dtype):
-        super().__init__(buffer, (address,), dtype)
-
-    def rebuild(self, args, rewrite_index):
-        return Fetch(self.buffer, rewrite_index(self.position[0]), self.dtype)
-
-
-class Constant(Expr):
-    """A Python number in a dtype."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value, dtype):
-        self.value, self.dtype = value, dtype
-
-    @classmethod
-    def key(cls, value, dtype):
-        return type(value), repr(value), dtype  # 1, 1.0 and True differ; so do 0.0 and -0.0; NaN equals itself
-
-    def __repr__(self):
-        return repr(self.value)
-
-
-class IndexExpr(Expr):
-    """An index as a number: `arange`, masks such as `i0 < n`, symbolic sizes."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, value, dtype):
-        self.index, self.dtype = value, dtype
-
-    def rebuild(self, args, rewrite_index):
-        return IndexExpr(rewrite_index(self.index), self.dtype)
-
-    def __repr__(self):
-        return f"index({self.index})"
-
-
-class Op(Expr):
-    """A row of `ops.OPS` applied to expressions.  Build with `op(name, ...)`, which finds the dtype."""
-
-    __slots__ = ("args", "name")
-
-    def __init__(self, name, args, dtype):
-        self.name, self.args, self.dtype = name, args, dtype
-
-    def rebuild(self, args, rewrite_index):
-        return Op(self.name, args, self.dtype)
-
-    def __repr__(self):
-        extra = f", {short(self.dtype)}" if self.name in OPS and OPS[self.name].rule == "given" else ""
-        return f"{self.name}({', '.join(map(repr, self.args))}{extra})"
-
-
-class Masked(Expr):
-    """`body` where `condition` holds, else `other`.
-
-    Loads in `body` happen only where it holds, loads in `other` only where it does not: elsewhere they may lie outside.
-    """
-
-    __slots__ = ("args",)
-
-    def __init__(self, condition, body, other):
-        self.args, self.dtype = (condition, body, other), body.dtype
-
-    def rebuild(self, args, rewrite_index):
-        return Masked(*args)
-
-    def __repr__(self):
-        return "masked({!r}, {!r}, {!r})".format(*self.args)
-
-
-def op(name, *args, dtype=None):
-    """An `Op` with its dtype from the operation's type rule;
-
-    casts that change nothing vanish, casts of constants fold.
-    """
-    if name == "cast":
-        (x,) = args
-        if x.dtype == dtype:
-            return x
-        if isinstance(x, Constant):
-            return constant(torch.tensor(x.value, dtype=x.dtype).to(dtype).item(), dtype)
-        if isinstance(x, IndexExpr) and dtype in (torch.int32, torch.int64):
-            return IndexExpr(x.index, dtype)
-    return Op(name, tuple(args), OPS[name].result_dtype([a.dtype for a in args], dtype))
-
-
-def constant(value, dtype):
-    """A number in a dtype, converted as ATen converts scalars (rounded to half types too)."""
-    if not isinstance(value, (bool, int, float)):
-        return op("cast", IndexExpr(index(value), torch.int64), dtype=dtype)  # a symbolic size
-    if dtype in HALF or dtype == torch.float32:
-        value = torch.tensor(value, dtype=torch.float64).to(dtype).item()
-    return Constant(
-        float(value) if dtype.is_floating_point else bool(value) if dtype == torch.bool else int(value), dtype
-    )
-
-
-def index_expr(value, dtype=torch.int64):
-    value = index(value)
-    if value.is_constant and isinstance(value.constant, int):
-        return constant(value.constant, dtype)
-    return op("cast", IndexExpr(value, torch.int64), dtype=dtype)
-
-
-def indirect(expr, size, wrap=True, check=True):
-    """An Index that is loaded: an integer expression as the address within a dimension of `size`."""
-    if isinstance(expr, Constant) and isinstance(size, int) and -size <= expr.value < size:
-        return index(expr.value % size)
-    if isinstance(expr, IndexExpr) and isinstance(size, int) and expr.index.within(size):
-        return expr.index
-    return index(Indirect(op("cast", expr, dtype=torch.int64), size, wrap, check))
-
-
-def walk(root):
-    """Every expression below `root`, each once, operands before users; those inside indirect indices too."""
-    found = getattr(root, "_walk", None)
-    if found is None:
-        found = root._walk = tuple(_walk(root))
-    return found
-
-
-def _walk(root):
-    seen, order, stack = set(), [], [(root, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((a, False) for a in reversed((*node.args, *_indirect_args(node))))
-    return order
-
-
-def _indirect_args(node):
-    return [a.expr for value in indices(node) for a in value.atoms() if type(a) is Indirect] if not node.args else ()
-
-
-def indices(node):
-    """The indices that an expression names itself."""
-    return node.position if isinstance(node, Load) else (node.index,) if isinstance(node, IndexExpr) else ()
-
-
-def transform(root, mapping, replace=None, memo=None):
-    """Rebuild an expression with loop variables substituted (Var -> Index).
-
-    replace(node) may give another expression for an already rebuilt node; None keeps it.
-    """
-    memo = {} if memo is None else memo
-    identity = all(i.terms == ((v, 1),) and i.constant == 0 for v, i in mapping.items()) and replace is None
-
-    def rewrite_index(value):
-        return value.substitute(mapping, visit)
-
-    def visit(node):
-        if node not in memo:
-            new = node.rebuild(tuple(visit(a) for a in node.args), rewrite_index)
-            other = replace(new) if replace else None
-            memo[node] = new if other is None else other
-        return memo[node]
-
-    if identity:
-        return root
-    for node in walk(root):  # operands first: no deep recursion
-        visit(node)
-    return visit(root)
-
-
-def loads(root):
-    """Every load below `root`, each once."""
-    found = getattr(root, "_loads", None)
-    if found is None:
-        found = root._loads = tuple(node for node in walk(root) if isinstance(node, Load))
-    return found
-
-
-def cost(root):
-    """About how many vector instructions one point takes."""
-    return sum(OPS[node.name].cost for node in walk(root) if isinstance(node, Op))
 
 
 # --- loop nests and calls ---------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import dataclasses
 import functools
 
 from . import ir, passes
-from .dependencies import Addresses, SchedulerNode, make_node, match_loops, merge_loops, pair_loops
-from .indexing import Var, index
+from .dependencies import Addresses, SchedulerNode, common_loops, make_node, match_loops, merge_loops, pair_loops
 from .ir import Extern, MultiOutput, Pointwise, Reduction, View
 from .passes import FusionDecision, buffer_reads
 
@@ -348,40 +347,6 @@ def repeated(nodes):
                 if any(level[m.name] > level[node.name] for m in readers):
                     found.append(node.name)
     return found
-
-
-def common_loops(lead, other, pair, whole):
-    """Loops for two groups, split after the leader's: (outer, inner, renaming of the leader's, of the other's) or None.
-
-    whole: the other's loops lie on all of the leader's; else on its outer ones (and, if it has any, inner on inner).
-    """
-    full, target = lead.outer + lead.inner, other.outer + other.inner
-    if whole or not lead.inner:
-        if (not whole) or not _equal(full, target):
-            return None
-        paired = pair(full, target)
-        if paired is None:
-            return None
-        map_lead, map_other, pieces = paired
-        return _flat(pieces, lead.outer), _flat(pieces, lead.inner), map_lead, map_other
-    outer = pair(lead.outer, other.outer) if _equal(lead.outer, other.outer) else None
-    if outer is None:
-        return None
-    kept = {v: Var(f"q{k}", v.size) for k, v in enumerate(lead.inner)}
-    inner = ({v: index(w) for v, w in kept.items()}, {}, {v: [w] for v, w in kept.items()})
-    if other.inner:
-        inner = pair_loops(lead.inner, other.inner, "q") if _equal(lead.inner, other.inner) else None
-        if inner is None:
-            return None
-    return _flat(outer[2], lead.outer), _flat(inner[2], lead.inner), outer[0] | inner[0], outer[1] | inner[1]
-
-
-def _flat(pieces, variables):
-    return tuple(p for v in variables for p in pieces[v])
-
-
-def _equal(a, b):
-    return ir.product(v.size for v in a) == ir.product(v.size for v in b)
 
 
 def _hint(value):
