@@ -32,7 +32,7 @@ class EnumerateVariable(ComposedIterator):
 
     @property
     def replay_order(self):
-        return getattr(self.parts[0], "replay_order", 0)
+        return min(leaf.replay_order for leaf in leaves(self.parts[0])) if self.source is not None else 0
 
     def advance(self, tx):
         iterator, count = self.parts
@@ -157,7 +157,7 @@ def wrap_composed_iterator(output, value, source):
         output.wrap(part, ItemSource(CallSource(source, parts_of), k) if source else None).realize()
         for k, part in enumerate(reduced[1])
     ]
-    if type(value) is enumerate and not can_move_twice(parts[0]):
+    if type(value) is enumerate and not can_be_put_back(leaves(parts[0])):
         unsupported("existing enumerate", f"an enumerate over {parts[0]!r}, which cannot be put back into place")
     if type(value) is zip:
         return ZipVariable(parts, source, strict=reduced[2:] == (True,))
@@ -166,10 +166,16 @@ def wrap_composed_iterator(output, value, source):
     return COMPOSED[type(value)](parts, source)
 
 
-def can_move_twice(iterator):
+def can_be_put_back(iterators):
+    """Whether these can be moved by `next` first and to their positions afterwards, all at one time of the replay."""
+    return None not in iterators and len({iterator.replay_order for iterator in iterators}) == 1
+
+
+def leaves(iterator):
+    """The container iterators that a zip of zips ends in; None for anything else."""
     if isinstance(iterator, ZipVariable):
-        return all(map(can_move_twice, iterator.parts))
-    return isinstance(iterator, ContainerIterator)
+        return [leaf for part in iterator.parts for leaf in leaves(part)]
+    return [iterator if isinstance(iterator, ContainerIterator) else None]
 
 
 COMPOSED = {v.cls: v for v in (EnumerateVariable, ZipVariable, MapVariable, FilterVariable, CallableIterator)}

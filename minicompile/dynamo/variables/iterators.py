@@ -60,10 +60,7 @@ class ContainerIterator(IteratorVariable):
     def python_type(self):
         return type(self.opener(self.owner.empty()))
 
-    @property
-    def replay_order(self):
-        """A list has its final contents first; other containers end their iterators when they change."""
-        return 1 if issubclass(self.owner.python_type(), list) else -1
+    replay_order = 1  # when the containers have their final contents
 
     def children(self):
         return (self.owner,)
@@ -126,6 +123,8 @@ class SequenceIterator(ContainerIterator):
 
 class KeyedIterator(ContainerIterator):
     """Over a dict or a set.  position: how many elements it has given."""
+
+    replay_order = -1  # before: a dict or set that changes ends its iterators
 
     def __init__(self, tx, owner, kind, backwards=False, position=0, source=None):
         super().__init__(owner, OPENERS[kind, backwards], position, source)

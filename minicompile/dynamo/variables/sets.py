@@ -182,12 +182,13 @@ def _algebra(name, symbol):
 
     def method(self, tx, *others):
         rows = [self.operand(tx, other) for other in others]
-        merged = dict(self.items)
-        for row in rows:
-            merged = {**row, **merged}
         reals = [o.realize().real if isinstance(o.realize(), SetVariable) else row for o, row in zip(others, rows)]
-        kept = getattr(set, name)(self.real, *reals)
-        return SetVariable({k: item for k, item in merged.items() if k in kept}, cls=self.cls, real=kept)
+        real = getattr(set, name)(self.real, *reals)
+        kept = {key: key for key in real}
+        trackers = {id(key): tracker for row in (*reversed(rows), self.items) for key, tracker in row.items()}
+        merged = dict.fromkeys(key for row in (self.items, *rows) for key in row)
+        items = {kept[key]: trackers[id(kept[key])] for key in merged if key in kept}  # 1 or True
+        return SetVariable(items, cls=self.cls, real=real)
 
     def operation(self, tx, other):
         return method(self, tx, other) if is_set(other) else ConstantVariable(NotImplemented)
