@@ -252,5 +252,6 @@ def wrap_set(output, value, source):
     items = {}
     for index, element in enumerate(value):
         tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
-        items[hashable(output.current_translator, tracker)] = tracker
+        key = hashable(output.current_translator, tracker)
+        items[element if tracker.is_python_constant() else key] = tracker
     return SetVariable(items, source, type(value), set(value) if set(items) == value else None)
