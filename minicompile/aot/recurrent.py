@@ -22,11 +22,12 @@ def by_layer(function, *args, **kwargs):
     packed = isinstance(args[3], list | tuple)
     x, sizes, args = args[0], args[1:2] if packed else (), args[2:] if packed else args[1:]
     hidden, params, has_biases, layers, dropout, train, bidirectional, *batch_first = args
+    states, finals = hidden if isinstance(hidden, list | tuple) else (hidden,), []
     if not (train and dropout and layers > 1):
-        return function(x, *sizes, *args)
+        x, *finals = function(x, *sizes, *args)  # PyTorch's rule for CUDA gives the last states a dimension too many
+        return (x, *(final.reshape(state.shape) for final, state in zip(finals, states)))
     if batch_first == [True]:
         x = x.transpose(0, 1)
-    states, finals = hidden if isinstance(hidden, list | tuple) else (hidden,), []
     directions, each = 2 if bidirectional else 1, len(params) // layers
     for i in range(layers):
         own = [state[i * directions : (i + 1) * directions] for state in states]

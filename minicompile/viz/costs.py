@@ -5,7 +5,7 @@ Mirrors nothing in PyTorch.  Taught in chapter 00.
 
 How each is measured.  Python + dispatch: the chain on one element, where nothing else is left to do.  Launch (GPU
 only): the chain on one element replayed from a CUDA graph, where neither Python nor the dispatcher runs.  Memory
-traffic: a plain clone of the same size, once for each operator.  Arithmetic is what remains.
+traffic: a plain copy of the same size, once for each operator.  Arithmetic is what remains.
 
 `python -m minicompile.viz.costs FILE` records the figures of the GPU that it runs on.
 """
@@ -81,8 +81,10 @@ def measure_costs(chain, operators, sizes, device="cpu"):
 
 
 def copy_time(x, gpu, wait):
-    """Seconds for x's way through memory: read it, write it to fresh memory.  On a GPU by replay, without the host."""
-    return best_time(replay_of(torch.clone, x) if gpu else lambda: x.clone(), wait=wait)
+    """Seconds for x's way through memory and back: on the CPU into fresh memory, as eager's results go; on a GPU, whose
+    allocator keeps its memory, by replay of a copy, without the host."""
+    y = torch.empty_like(x)
+    return best_time(replay_of(y.copy_, x) if gpu else lambda: x.clone(), wait=wait)
 
 
 def replay_of(chain, x):
