@@ -293,7 +293,20 @@ def test_errors_are_caught_by_the_program():
 # --- tuple, named tuple, Size, slice, range -------------------------------------------------------------
 def tuples(x):
     t = (1, x, "s") + (2,)
-    return t, t[1:], t[::-1], t * 2, t[1:].index(x), t[2:].index("s"), t[2:].count(2), len(t), (1, 2) < (1, 3), (1,) == [1], hash((1, 2)), t[-1]
+    return (
+        t,
+        t[1:],
+        t[::-1],
+        t * 2,
+        t[1:].index(x),
+        t[2:].index("s"),
+        t[2:].count(2),
+        len(t),
+        (1, 2) < (1, 3),
+        (1,) == [1],
+        hash((1, 2)),
+        t[-1],
+    )
 
 
 def named_tuples(x):

@@ -67,7 +67,7 @@ class DictVariable(BuiltinObject):
         """Everything about the keys is about to be used."""
         if not self.keys_guarded:
             self.keys_guarded = True
-            tx.guard("keys", self.source, [key_value(pair[0]) for pair in self.original.values()])
+            tx.guard("keys", self.source, [pair[0].as_python_constant() for pair in self.original.values()])
         return self.items
 
     def find(self, tx, key):
@@ -357,11 +357,6 @@ def pairs_of(tx, variable):
 
 
 # --- existing objects -----------------------------------------------------------------------------------
-def key_value(key):
-    """The Python value of a wrapped key, for the guard."""
-    return key.value if hasattr(key, "value") else key.as_python_constant()
-
-
 def keys_list(mapping):
     return list(mapping)
 
