@@ -206,22 +206,30 @@ def _file(fn):
 
 
 def default_compiler():
-    from . import compile  # late: one stage by itself is testable without the others
+    from .compiler import compile  # late: one stage by itself is testable without the others
 
     return compile
+
+
+def forget_everything():
+    """Counts start from zero, and functions that were compiled before are compiled again."""
+    from .compiler import reset
+
+    reset()
 
 
 def check(fn, *args, kwargs=None, also=(), calls=2, compiler=None, stats=None, backward=True, aliasing=True, **options):
     """Assert that `compiler(fn)` does what `fn` does, and that the counts are exactly those given.
 
     Compared: output (values with NaN, dtype, strides, requires_grad, containers), exception and its user line, mutated
-    arguments, gradients, buffers, and who shares memory with whom.  The first arguments are used `calls` times, then
-    each tuple in `also` once.  options: `exact=True` (bitwise), `rtol`, `atol`, `strides=False`, and counts that
-    `stats()` must report in the end: `graphs=1, kernels=1, graph_breaks=0, recompiles=0, ...`.  Returns the stats.
+    arguments, gradients, buffers, and who shares memory with whom.  What was compiled before is forgotten; then the
+    first arguments are used `calls` times, and each tuple in `also` once.  options: `exact=True` (bitwise), `rtol`,
+    `atol`, `strides=False`, and counts that `stats()` must report in the end: `graphs=1, kernels=1, graph_breaks=0,
+    recompiles=0, ...`.  Returns the stats.
     """
     compare = {name: options.pop(name) for name in ("exact", "rtol", "atol", "strides") if name in options}
     compiler = compiler or default_compiler()
-    record.reset()
+    forget_everything()
     eager_fn, compiled_fn = copy.deepcopy(fn), copy.deepcopy(fn)
     compiled, lines = compiler(compiled_fn), []
     for number, these in enumerate([args] * calls + list(also)):
