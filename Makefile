@@ -7,6 +7,7 @@
 PYTHON ?= python3
 TORCH = 2.13.0
 JOBS ?= 2  # test processes at a time
+SELECT ?= not slow  # the tests that run; SELECT="" runs those that take many minutes too
 EXTRAS = course,test
 
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
@@ -49,7 +50,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 unit: setup
-	$(BIN)/python -m pytest -n $(JOBS) tests --ignore=tests/end_to_end
+	$(BIN)/python -m pytest -n $(JOBS) -m "$(SELECT)" tests --ignore=tests/end_to_end
 
 end-to-end: setup
 	$(BIN)/python -m pytest -n $(JOBS) tests/end_to_end

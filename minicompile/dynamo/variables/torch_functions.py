@@ -133,6 +133,7 @@ STATE_READERS = {
     torch.clear_autocast_cache,
     torch._C._get_tracing_state,
     torch._C._is_torch_function_enabled,
+    torch._C._is_torch_function_mode_enabled,
     torch._C._len_torch_function_stack,
     torch._C._len_torch_dispatch_stack,
     torch._C._get_default_device,
