@@ -188,6 +188,17 @@ def _torch_tensor(tx, data, **kwargs):
     return graph_call(tx, torch.tensor, [data], kwargs)
 
 
+def _recurrent(function):
+    """A recurrent layer on a GPU is one cuDNN kernel, which PyTorch's rules for tracing would take apart wrongly."""
+
+    def handler(tx, *args, **kwargs):
+        if any(isinstance(a, TensorVariable) and a.fake.is_cuda for a in args):
+            unsupported("recurrent layer on a GPU", f"torch.{function.__name__} is left to cuDNN")
+        return graph_call(tx, function, args, kwargs)
+
+    return handler
+
+
 def _get_default_device(tx):
     return tx.build(torch.get_default_device())
 
@@ -218,6 +229,7 @@ HANDLERS = {
     torch.is_signed: _of_fake(torch.is_signed),
     torch.numel: _of_fake(torch.numel),
     torch.tensor: _torch_tensor,
+    **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch.get_default_device: _get_default_device,
     torch._assert: _assert,
     torch._check: _check,
