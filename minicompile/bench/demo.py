@@ -63,13 +63,29 @@ def describe(entries):
     return "\n".join(lines)
 
 
+def excerpt(title, text, lines=14):
+    """The first lines of a stage's text, under a title."""
+    rows = str(text).strip().split("\n")
+    more = [f"    ... {len(rows) - lines} more lines in the report"] if len(rows) > lines else []
+    return "\n".join([f"\n{title}:", *(f"    {row[:116]}" for row in rows[:lines]), *more])
+
+
+def show(entry):
+    """The beginning of the captured graph, of the ATen graph, and of the kernels, of one compiled frame."""
+    capture, source = entry.artifacts("capture")[0], entry.artifacts("codegen")[0]
+    print(excerpt("captured graph", capture.graph_module.code))
+    print(excerpt("ATen graph", entry.artifacts("aot")[0].forward.code))
+    print(excerpt("kernels", source.kernels, 22))
+
+
 def main(arguments=None):
     options, rows, entries = parse(arguments), [], []
     print(f"{options.model} ({options.size}) on {options.device}: compile, compare with eager, time ...")
     for mode in ("inference", "training"):
         row = compare(mode, options, rows, entries)
         print(f"  {mode}: same results as eager, {row['ratio']:.2f} times its speed")
-    summary = f"{table(rows)}\n\n{describe(entries)}"
+    show(entries[0])
+    summary = f"\n{table(rows)}\n\n{describe(entries)}"
     path = report.write(options.out, entries, summary)
     print(f"\n{summary}\n\nevery stage, readable: {path}")
     return 0
