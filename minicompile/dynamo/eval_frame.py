@@ -24,7 +24,7 @@ from .code_table import CodeTable
 from .guards import frame_arguments
 from .output_graph import OutputGraph
 from .resume import Continuation, is_resume_code, run_resume_functions
-from .symbolic_convert import InstructionTranslator, RestartAnalysis
+from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 
 builder.load_all()
 
@@ -77,7 +77,14 @@ CAPTURED_FOLDERS = (
     os.path.join(_TORCH, "optim"),
     sysconfig.get_path("purelib") + os.sep,
 )
-FRAME_READERS = {"locals", "eval", "exec", "_getframe", "currentframe", "dir", "vars"}
+FRAME_READERS = {
+    "locals",
+    "eval",
+    "exec",
+    "dir",
+    "vars",
+}  # as builtins; pytest's rewritten asserts have such attributes
+FRAME_GETTERS = {"_getframe", "currentframe"}
 # nn.Module itself only dispatches, to `forward`, to hooks and to its dicts; what it calls is captured by itself
 DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
 
@@ -91,7 +98,15 @@ def never_capture(code):
         return True
     if path.startswith(_TORCH) and not path.startswith(CAPTURED_FOLDERS[:3]):
         return True
-    return not FRAME_READERS.isdisjoint(code.co_names)
+    return reads_its_frame(code)
+
+
+def reads_its_frame(code):
+    """Whether the code could see that its frame is another one: its locals, or the frame object itself."""
+    if FRAME_READERS.isdisjoint(code.co_names):
+        return not FRAME_GETTERS.isdisjoint(code.co_names)
+    loads = {i.argval for i in instructions_of(code)[0] if i.opname == "LOAD_GLOBAL"}
+    return not FRAME_READERS.isdisjoint(loads) or not FRAME_GETTERS.isdisjoint(code.co_names)
 
 
 def concerns_tensors(code, function, arguments):

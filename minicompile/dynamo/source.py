@@ -8,6 +8,7 @@ Sources are frozen dataclasses: equal paths are equal, so guards and graph input
 """
 
 import dataclasses
+import re
 
 
 class Source:
@@ -201,8 +202,8 @@ class CallSource(Source):
 
 
 def argument_name(local):
-    """The guard function's name for an argument of the frame (`.0` of a comprehension is no identifier)."""
-    return "local_" + local.replace(".", "dot")
+    """The guard function's name for an argument of the frame (`.0` and pytest's `@py_assert1` are no identifiers)."""
+    return "local_" + re.sub(r"\W", lambda match: f"_{ord(match.group())}_", local)
 
 
 def type_source(parent):

@@ -177,6 +177,27 @@ def test_a_module_is_captured_as_one_graph_and_its_parameters_are_inputs():
     assert minicompile.stats()["graphs"] == 1
 
 
+def test_a_function_with_an_assert_is_captured_also_in_a_pytest_file():
+    def checked(x):
+        assert x.dim() == 1, f"dim {x.dim()}"
+        return x * 2
+
+    compiled = minicompile.compile(checked, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert minicompile.stats()["graphs"] == 1
+    with pytest.raises(AssertionError, match="dim 2"):
+        minicompile.compile(checked, backend="eager")(torch.ones(2, 2))
+
+
+def test_a_function_that_reads_its_own_locals_is_left_alone():
+    def reader(x):
+        y = x * 2
+        return sorted(locals()), y
+
+    names, y = minicompile.compile(reader, backend="eager")(torch.ones(1))
+    assert names == ["x", "y"] and y.item() == 2 and minicompile.stats()["graphs"] == 0
+
+
 def test_changed_constant_recompiles_and_says_why():
     def scale(x, factor):
         return x * factor
