@@ -41,7 +41,7 @@ python:
 	@echo $(INTERPRETER)
 
 lab: setup
-	$(BIN)/jupyter lab notebooks/
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/
 
 test: lint unit end-to-end notebooks
 
