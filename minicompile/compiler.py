@@ -72,12 +72,9 @@ class OptimizedModule(torch.nn.Module):
         self._compile_options = compile_options
         self.training = module.training
 
-    def __call__(self, *args, **kwargs):
-        return eval_frame.run_compiled(self._compile_options, self._orig_mod, args, kwargs)
-
     def forward(self, *args, **kwargs):
-        """The compiled call, without this wrapper's own hooks."""
-        return self(*args, **kwargs)
+        """The original module's call, compiled.  Hooks of the original run inside, hooks of this wrapper around it."""
+        return eval_frame.run_compiled(self._compile_options, self._orig_mod, args, kwargs)
 
     def train(self, mode=True):
         self._orig_mod.train(mode)

@@ -119,6 +119,16 @@ def test_forward_hooks_of_the_module_run():
     assert seen == [(2, 3), (2, 3)]
 
 
+def test_forward_hooks_of_the_wrapper_run():
+    model, seen = Net().eval(), []
+    compiled = minicompile.compile(model, backend="eager")
+    handle = compiled.register_forward_hook(lambda module, args, output: seen.append(module) or output + 1)
+    x = torch.randn(2, 3)
+    assert torch.equal(compiled(x), model(x) + 1) and seen == [compiled]
+    handle.remove()
+    assert torch.equal(compiled(x), model(x))
+
+
 def test_explain_tells_breaks_guards_and_stages():
     def reads(x):
         y = x * 2
