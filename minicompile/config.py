@@ -27,11 +27,9 @@ strict = _flag("STRICT", False)  # an internal error raises instead of warning o
 
 # --- dynamo -----------------------------------------------------------------------------------------
 recompile_limit = _number("RECOMPILE_LIMIT", 8)  # compiled entries per code object; then that code runs eager
-capture_scalar_outputs = _flag("CAPTURE_SCALAR_OUTPUTS", False)  # keep `.item()` in the graph (issue 4)
 inline_depth_limit = _number("INLINE_DEPTH_LIMIT", 200)  # nested calls followed before the graph breaks
 
 # --- aot --------------------------------------------------------------------------------------------
-fallback_random = _flag("FALLBACK_RANDOM", True)  # random ops call ATen, so that the draws equal eager's
 partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward
 
 # --- inductor ---------------------------------------------------------------------------------------
