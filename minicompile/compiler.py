@@ -11,6 +11,7 @@ import torch
 
 from . import backends, config, record
 from .dynamo import eval_frame
+from .dynamo.guards import has_no_hooks
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
@@ -72,8 +73,12 @@ class OptimizedModule(torch.nn.Module):
         self._compile_options = compile_options
         self.training = module.training
 
+    def __call__(self, *args, **kwargs):
+        """Hooks of this wrapper run around the compiled call; global hooks belong to the original's own call."""
+        return self.forward(*args, **kwargs) if has_no_hooks(self) else super().__call__(*args, **kwargs)
+
     def forward(self, *args, **kwargs):
-        """The original module's call, compiled.  Hooks of the original run inside, hooks of this wrapper around it."""
+        """The original module's call, compiled; its hooks run inside."""
         return eval_frame.run_compiled(self._compile_options, self._orig_mod, args, kwargs)
 
     def train(self, mode=True):
