@@ -15,7 +15,7 @@ import importlib
 import pkgutil
 
 from . import variables
-from .variables.base import unsupported
+from .variables.varying import can_vary, wrap_varying
 
 WRAPPERS = {}  # exact type -> wrapper
 PREDICATES = []  # (predicate on the value, wrapper), asked in order after the exact types
@@ -57,7 +57,8 @@ def wrap(output, value, source):
         if source is not None and known.source is not None and known.source != source:
             output.guards.add_alias((known.source, source), same=True, user_location=output.user_location)
         return known
-    tracker = find_wrapper(value)(output, value, source)
+    wrapper = wrap_varying if source in output.varying and can_vary(value) else find_wrapper(value)
+    tracker = wrapper(output, value, source)
     if source is not None and not tracker.is_immutable():
         output.remember(value, tracker)
     return tracker
@@ -67,7 +68,4 @@ def find_wrapper(value):
     wrapper = WRAPPERS.get(type(value))
     if wrapper is not None:
         return wrapper
-    for _, _, predicate, candidate in PREDICATES:
-        if predicate(value):
-            return candidate
-    unsupported("value of an unknown kind", f"a {type(value).__name__} cannot be tracked")
+    return next(candidate for _, _, predicate, candidate in PREDICATES if predicate(value))  # the last takes anything

@@ -65,7 +65,7 @@ class BlockOpcodes:
     def CALL_INTRINSIC_1(self, instruction):
         """Number 3 ends a generator's body from 3.12 on: a StopIteration that would leave it becomes a RuntimeError."""
         if instruction.arg != 3:
-            unsupported("unknown opcode", f"CALL_INTRINSIC_1 {instruction.arg} is not captured")
+            unsupported("instruction not captured", f"CALL_INTRINSIC_1 {instruction.arg} is not captured")
         error = self.pop()
         if issubclass(error.python_type(), StopIteration):
             error = self.as_exception(self.call(RuntimeError, self.build("generator raised StopIteration")), error)

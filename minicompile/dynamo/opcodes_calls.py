@@ -54,4 +54,4 @@ class CallOpcodes:
         return {k.as_python_constant(): v for k, v in zip(items[::2], items[1::2])}
 
     def LOAD_BUILD_CLASS(self, instruction):
-        unsupported("class statement", "a class is defined inside the compiled function", "define it outside")
+        unsupported("class definition", "a class is defined inside the compiled function")

@@ -10,7 +10,7 @@ in place after `tx.side_effects.mutated(self)`.  A break re-runs capture from th
 be undone.
 """
 
-from ... import errors
+from ..break_kinds import break_error
 
 
 class ObservedException(Exception):
@@ -26,8 +26,8 @@ class NotConstant(Exception):
 
 
 def unsupported(kind, explanation, hint=""):
-    """Break the graph here.  `kind` is a short fixed name; reports count by it."""
-    raise errors.Unsupported(kind, explanation, hint)
+    """Break the graph here.  kind: a row of break_kinds.py, which knows a hint too.  explanation: what was met here."""
+    raise break_error(kind, explanation, hint)
 
 
 class VariableTracker:
@@ -49,7 +49,7 @@ class VariableTracker:
 
     def python_type(self):
         """The class of the value; raises Unsupported where that is not known."""
-        unsupported("unknown type", f"the class of {self!r} is not known during capture")
+        unsupported("special object", f"the class of {self!r} is not known during capture")
 
     def is_python_constant(self):
         try:
@@ -66,7 +66,7 @@ class VariableTracker:
         """The argument of an FX node: a Proxy, a constant, or a list, tuple, dict or slice of those."""
         if self.is_python_constant():
             return self.as_python_constant()
-        unsupported("not a graph value", f"{self!r} cannot be an argument of a graph operation")
+        unsupported("operator argument", f"{self!r} cannot be an argument of a graph operation")
 
     def is_immutable(self):
         """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
@@ -76,7 +76,7 @@ class VariableTracker:
         """What stands for this value as a dict key or set element: hashable, equal where the values are equal."""
         if self.is_python_constant():
             return self.as_python_constant()
-        unsupported("unhashable key", f"{self!r} as a dict key or set element")
+        unsupported("key with its own equality", f"{self!r} as a dict key or set element")
 
     # --- what Python can do with it -----------------------------------------------------------------
     def var_getattr(self, tx, name):
@@ -87,7 +87,7 @@ class VariableTracker:
             return BuiltinMethodVariable(self, name)
         if self.is_python_constant():
             return tx.constant_getattr(self, name)
-        unsupported("attribute of a tracked value", f"attribute `{name}` of {self!r}")
+        unsupported("special object", f"attribute `{name}` of {self!r}")
 
     def var_setattr(self, tx, name, value):
         unsupported("attribute write", f"setting attribute `{name}` of {self!r}")
@@ -101,7 +101,7 @@ class VariableTracker:
 
     def call_function(self, tx, args, kwargs):
         """`self(*args, **kwargs)` with trackers (args: list, kwargs: dict by name)."""
-        unsupported("call of a tracked value", f"calling {self!r}")
+        unsupported("special object", f"calling {self!r}")
 
     def call_method(self, tx, name, args, kwargs):
         """`self.name(*args, **kwargs)`: the `method_<name>` handler, or constant folding, or a break."""
@@ -122,10 +122,10 @@ class VariableTracker:
 
     def iterate(self, tx):
         """`iter(self)`: a tracker with `next(tx)`, which raises ObservedException(StopIteration) at the end."""
-        unsupported("iteration", f"iterating over {self!r}")
+        unsupported("special object", f"iterating over {self!r}")
 
     def next(self, tx):
-        unsupported("iteration", f"next() of {self!r}")
+        unsupported("special object", f"next() of {self!r}")
 
     def unpack(self, tx):
         """`list(self)`: the trackers of all elements.  Containers override this by their own list."""
@@ -143,7 +143,7 @@ class VariableTracker:
         """Emit bytecode that makes the value anew (only asked when there is no source and no temporary)."""
         if self.is_python_constant():
             return codegen.load_const(self.as_python_constant())
-        unsupported("value cannot be rebuilt", f"{self!r} is needed after a graph break")
+        unsupported("value across a break", f"{self!r} is needed after a graph break")
 
     def children(self):
         """Trackers that `reconstruct` will ask for (graph outputs are collected through this)."""

@@ -62,8 +62,9 @@ class BuiltinVariable(VariableTracker):
             return tx.fold(self.value, args, kwargs)
         if isinstance(self.value, types.FunctionType):
             return UserFunctionVariable(self.value, self.source).call_function(tx, args, kwargs)
-        kind, hint = BREAKS.get(self.value, ("call of a C function", ""))
-        unsupported(kind, f"{module}.{name} is not followed during capture".lstrip("."), hint)
+        if self.value in BREAKS:
+            unsupported(BREAKS[self.value], f"{name}() acts on the world outside the graph")
+        unsupported("function written in C", f"{module}.{name} is not followed during capture".lstrip("."))
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)

@@ -90,11 +90,11 @@ class UserDefinedClassVariable(VariableTracker):
             message = f"cannot set '{name}' attribute of immutable type '{self.value.__name__}'"
             tx.raise_observed(TypeError, message)
         if type_lookup(type(self.value), name) is not None or (name.startswith("__") and name.endswith("__")):
-            unsupported("class attribute write", f"setting `{name}` of {self!r}")
+            unsupported("class changed", f"setting `{name}` of {self!r}")
         tx.side_effects.store_attr(self.canonical(tx), name, value)
 
     def var_delattr(self, tx, name):
-        unsupported("class attribute deleted", f"deleting `{name}` of {self!r}")
+        unsupported("class changed", f"deleting `{name}` of {self!r}")
 
     # --- methods of the metaclass -------------------------------------------------------------------
     def call_method(self, tx, name, args, kwargs):
@@ -294,6 +294,6 @@ def make_super(tx, *args):
         first = tx.code.co_varnames[0]
         args = tx.cells["__class__"].load(tx), tx.locals[first] if first in tx.locals else tx.cells[first].load(tx)
     if len(args) != 2:
-        unsupported("unbound super", "`super(cls)` with one argument")
+        unsupported("builtin on an unknown value", "`super(cls)` with one argument")
     cls, instance = args[0].realize(), args[1].realize()
     return SuperVariable(cls.as_python_constant(), instance)

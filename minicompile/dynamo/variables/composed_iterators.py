@@ -141,7 +141,7 @@ class CallableIterator(ComposedIterator):
 
     def replay(self, codegen):
         if not self.parts:
-            unsupported("exhausted iterator", "an existing iter(callable, sentinel) came to its end")
+            unsupported("iterator from outside", "an existing iter(callable, sentinel) came to its end")
 
 
 def parts_of(iterator):
@@ -158,7 +158,7 @@ def wrap_composed_iterator(output, value, source):
         for k, part in enumerate(reduced[1])
     ]
     if type(value) is enumerate and not can_be_put_back(leaves(parts[0])):
-        unsupported("existing enumerate", f"an enumerate over {parts[0]!r}, which cannot be put back into place")
+        unsupported("iterator from outside", f"an enumerate over {parts[0]!r}, which cannot be put back into place")
     if type(value) is zip:
         return ZipVariable(parts, source, strict=reduced[2:] == (True,))
     if type(value) is CallableIterator.cls and len(parts) == 1:

@@ -77,7 +77,7 @@ class BuiltinObject(VariableTracker):
             from .functions import BuiltinMethodVariable
 
             return BuiltinMethodVariable(self, name)
-        unsupported("attribute of a builtin", f"`{name}` of a {cls.__name__}")
+        unsupported("builtin on an unknown value", f"`{name}` of a {cls.__name__}")
 
     def var_setattr(self, tx, name, value):
         with as_observed(tx):
@@ -105,7 +105,7 @@ class BuiltinObject(VariableTracker):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in BINARY_METHODS:
             return ConstantVariable(NotImplemented)
-        unsupported("method of a builtin", f"`{name}` of a {cls.__name__} with these arguments")
+        unsupported("builtin on an unknown value", f"`{name}` of a {cls.__name__} with these arguments")
 
 
 class ConstantItems:
@@ -195,7 +195,7 @@ class ConstantVariable(BuiltinObject):
 
     def method___mod__(self, tx, other):
         if isinstance(self.value, (str, bytes)):
-            unsupported("format of a value", "`%` formatting of a value that is not known during capture")
+            unsupported("builtin on an unknown value", "`%` formatting of a value that is not known during capture")
         return ConstantVariable(NotImplemented)
 
     def reconstruct(self, codegen):

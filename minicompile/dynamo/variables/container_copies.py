@@ -24,7 +24,7 @@ def shallow_copy(tx, value):
     if isinstance(value, UserDefinedObjectVariable):
         return copy_object(tx, value, {}, lambda attribute: attribute)
     if not hasattr(type(value), "method___copy__"):
-        unsupported("copy of an object", f"copy.copy of {value!r}")
+        unsupported("object copy", f"copy.copy of {value!r}")
     return value.call_method(tx, "copy", [], {})
 
 
@@ -32,7 +32,7 @@ def deep_copy(tx, value, memo=None):
     """Shared parts stay shared: `memo` maps trackers to their copies."""
     value, memo = value.realize(), {} if memo is None else memo
     if not isinstance(memo, dict):
-        unsupported("copy of an object", "copy.deepcopy with a memo")
+        unsupported("object copy", "copy.deepcopy with a memo")
     if value not in memo:
         again = COPIERS.get(type(value))
         if isinstance(value, UserDefinedObjectVariable):
@@ -40,7 +40,7 @@ def deep_copy(tx, value, memo=None):
         if isinstance(value, InstanceDictVariable):
             return deep_copy(tx, value.snapshot(tx), memo)
         if again is None and not value.is_python_constant():
-            unsupported("copy of an object", f"copy.deepcopy of {value!r}")
+            unsupported("object copy", f"copy.deepcopy of {value!r}")
         memo[value] = value if again is None else again(tx, value, memo)
     return memo[value]
 

@@ -214,7 +214,7 @@ class MutableSequence(Sequence):
         return self
 
     def key(self):
-        unsupported("unhashable key", f"a {self.cls.__name__} as a dict key or set element")
+        unsupported("key with its own equality", f"a {self.cls.__name__} as a dict key or set element")
 
     def reconstruct(self, codegen):
         items = self.items

@@ -211,7 +211,7 @@ def conversion(cls, *methods):
         for method in methods:
             if type_lookup(value.python_type(), method):
                 return value.call_method(tx, method, [], {})
-        unsupported("conversion", f"{cls.__name__}() of {value!r}")
+        unsupported("builtin on an unknown value", f"{cls.__name__}() of {value!r}")
 
     return handler
 
@@ -252,7 +252,7 @@ def represent(tx, value):
     if cls not in BRACKETS:
         return value.call_method(tx, "__repr__", [], {})
     if contains_itself(value):
-        unsupported("text of a container", "repr() of a container that contains itself")
+        unsupported("builtin on an unknown value", "repr() of a container that contains itself")
     if cls is dict:
         pairs = [[represent(tx, part).value for part in pair] for pair in pairs_of(tx, value)]
         inside = ", ".join(f"{key}: {element}" for key, element in pairs)

@@ -44,10 +44,10 @@ def class_lookup(tx, cls, name, after=None):
         tracker = tx.output.known(owner)
         pending = effects.load_attr(tracker, name) if tracker is not None else None
         if pending is effects.DELETED:
-            unsupported("class attribute deleted", f"`{owner.__name__}.{name}` is read after it was deleted")
+            unsupported("class changed", f"`{owner.__name__}.{name}` is read after it was deleted")
         if pending is not None:
             if pending.realize().python_type() is types.FunctionType:
-                unsupported("method replaced during capture", f"`{owner.__name__}.{name}` is set and used")
+                unsupported("class changed", f"`{owner.__name__}.{name}` is set and used")
             return Found(cls, name, owner, pending)
         if found is not None and owner is found.owner:
             break
@@ -188,7 +188,7 @@ def call_get(tx, found, instance, getter):
         return value
     if isinstance(bound, types.MethodType) and bound.__self__ is probe and bound.__func__ is attribute:
         return bound_method(value, instance)
-    unsupported("unknown descriptor", f"attribute `{found.name}` is a {type(attribute).__name__} written in C")
+    unsupported("attribute written in C", f"attribute `{found.name}` is a {type(attribute).__name__} written in C")
 
 
 # --- writing ----------------------------------------------------------------------------------------
@@ -215,5 +215,5 @@ def _descriptor_write(tx, found, instance, method, accessor, word, values):
     elif hook is None:
         tx.raise_observed(AttributeError, method)
     else:
-        unsupported("unknown descriptor", f"writing `{found.name}`, a {type(attribute).__name__} written in C")
+        unsupported("attribute written in C", f"writing `{found.name}`, a {type(attribute).__name__} written in C")
     return True

@@ -35,7 +35,7 @@ def hashable(tx, variable):
 def refuse_unknown_number(key, items):
     """`id(x)` may equal an integer that the container holds; only between two ids capture knows."""
     if not key.is_python_constant() and key.python_type() is int and any(type(k) is int for k in items):
-        unsupported("id of an object", "`id(...)` as the key of a container of integers")
+        unsupported("identity as a number", "`id(...)` as the key of a container of integers")
 
 
 def raise_key_error(tx, key):
@@ -148,7 +148,7 @@ class DictVariable(BuiltinObject):
         if pending is not None and pending is not tx.side_effects.DELETED:
             return pending
         if self.cls is collections.OrderedDict and self.source is not None and not hasattr(self.cls, name):
-            unsupported("attribute of a builtin", f"`{name}` of an OrderedDict")
+            unsupported("builtin on an unknown value", f"`{name}` of an OrderedDict")
         return super().var_getattr(tx, name)
 
     def var_setattr(self, tx, name, value):

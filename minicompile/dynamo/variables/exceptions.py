@@ -39,7 +39,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
         if name in NOTED and self.value is None:
             return tx.build(NOTED[name])
         if name == "__traceback__":
-            unsupported("traceback", "the traceback of an exception is not known during capture")
+            unsupported("introspection", "the traceback of an exception is not known during capture")
         if (found.owner, name) in POSITIONS and self.value is None:
             position = POSITIONS[found.owner, name]
             return self.args[position] if position < len(self.args) else tx.build(None)
@@ -52,11 +52,11 @@ class ExceptionVariable(UserDefinedObjectVariable):
     def example(self):
         """A real exception of the builtin base with the same arguments, to ask what C code makes of them."""
         if not all(arg.is_python_constant() for arg in self.args):
-            unsupported("exception written in C", f"{self!r} depends on values not known during capture")
+            unsupported("attribute written in C", f"{self!r} depends on values not known during capture")
         try:
             return base_of(self.cls)(*(arg.as_python_constant() for arg in self.args))
         except TypeError as error:
-            unsupported("exception written in C", str(error))
+            unsupported("attribute written in C", str(error))
 
     def store_c_attribute(self, tx, found, *values):
         if not values:

@@ -114,7 +114,7 @@ class CachedFunctionVariable(VariableTracker):
             return argument.as_python_constant()
         if not issubclass(argument.python_type(), logging.Logger):
             name = self.value.__qualname__
-            unsupported("lru_cache", f"{name} keeps a cache, and its arguments are not all constants")
+            unsupported("cached function", f"{name} keeps a cache, and its arguments are not all constants")
         tx.guard("is", argument.source, argument.value)
         return argument.value
 

@@ -7,7 +7,6 @@ callee's frame in place of calling it: inlining.  Mirrors `torch/_dynamo/variabl
 
 import types
 
-from ...errors import Unsupported
 from ..builder import wraps
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
@@ -112,7 +111,7 @@ class UserFunctionVariable(FunctionVariable):
 
     def var_setattr(self, tx, name, value):
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__dict__"):
-            unsupported("function rewritten", f"assignment to {self.function_name}.{name}")
+            unsupported("attribute write", f"assignment to {self.function_name}.{name}")
         tx.side_effects.store_attr(self, name, value)
 
     def reconstruct(self, codegen):
@@ -311,7 +310,7 @@ class DisabledFunctionVariable(VariableTracker):
         return False
 
     def call_function(self, tx, args, kwargs):
-        raise Unsupported("disabled function", f"{self.value.__qualname__} is marked with minicompile.disable")
+        unsupported("disabled function", f"{self.value.__qualname__} is marked with minicompile.disable")
 
 
 class IgnoredFunctionVariable(UserFunctionVariable):

@@ -79,7 +79,7 @@ class ContainerIterator(IteratorVariable):
     def reconstruct(self, codegen):
         """Changes of an existing container are replayed later, and would end an iterator that exists by then."""
         if not self.is_valid():
-            unsupported("iterator of a changed container", "it is needed after a graph break")
+            unsupported("value across a break", "it is needed after a graph break")
         if self.owner not in codegen.side_effects.mutated_containers:
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
         codegen.push_function(polyfills.late_iterator)
@@ -246,7 +246,7 @@ def wrap_container_iterator(output, value, source):
     output.guard("equals", CallSource(source, position_of), position)
     owner = output.wrap(owner, CallSource(source, owner_of)).realize()
     if not isinstance(owner, BuiltinObject) or position == CHANGED:
-        unsupported("existing iterator", f"an iterator over {owner!r}")
+        unsupported("iterator from outside", f"an iterator over {owner!r}")
     if type(value) in KEYED_TYPES:
         return KeyedIterator(output, owner, *KEYED_TYPES[type(value)], position, source)
     return SequenceIterator(owner, position, -1 if type(value) in BACKWARD else 1, source)

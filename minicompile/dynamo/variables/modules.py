@@ -147,7 +147,7 @@ def wrap_optimized_module(output, value, source):
 def wrap_nn_module(output, value, source):
     cls = type(value)
     if isinstance(value, nn.modules.lazy.LazyModuleMixin):
-        unsupported("lazy module", f"{cls.__name__} has no parameters yet", "call the model once before compiling it")
+        unsupported("lazy module", f"{cls.__name__} has no parameters yet")
     output.guard("type", source, cls)
     return share_attributes(output, NNModuleVariable(cls, value, placed(value, source)))
 

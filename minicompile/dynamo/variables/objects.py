@@ -113,7 +113,7 @@ class UserDefinedObjectVariable(VariableTracker):
     def key(self):
         if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
             return self  # equal only to itself
-        unsupported("unhashable key", f"{self!r}, whose class defines __eq__ or __hash__, as a dict key or set element")
+        unsupported("key with its own equality", f"{self!r}, whose class compares, as a key or set element")
 
     # --- attributes ---------------------------------------------------------------------------------
     def var_getattr(self, tx, name):
@@ -334,7 +334,7 @@ def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
     if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
         if output.known(attributes_of(tracker.value)) is not None or attributes_of(tracker.value) is tracker.value:
-            unsupported("shared instance __dict__", f"the __dict__ of {tracker!r} is also used as a dict")
+            unsupported("instance __dict__", f"the __dict__ of {tracker!r} is also used as a dict")
         output.remember(attributes_of(tracker.value), tracker.view())
     return tracker
 

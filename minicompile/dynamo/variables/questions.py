@@ -34,7 +34,7 @@ def handles(function):
 @handles(type)
 def type_of(tx, *args, **kwargs):
     if len(args) != 1 or kwargs:
-        unsupported("class made by type()", "type(name, bases, namespace) during capture", "define the class outside")
+        unsupported("class definition", "type(name, bases, namespace) during capture")
     return tx.build(args[0].python_type())
 
 
@@ -87,7 +87,7 @@ def is_kind(tx, value, cls, candidate, hook, check):
         return tx.truth(tx.inline(function, [tx.build(candidate), value]))
     if function in (type.__instancecheck__, type.__subclasscheck__, abc.ABCMeta.__instancecheck__):
         return issubclass(cls, candidate)
-    unsupported("isinstance hook", f"{check.__name__}() asks {meta.__name__}.{hook}")
+    unsupported("method written in C", f"{check.__name__}() asks {meta.__name__}.{hook}")
 
 
 @handles(callable)
@@ -117,7 +117,7 @@ def hash_of(tx, value):
     if cls.__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{cls.__name__}'")
     if cls.__hash__ is object.__hash__ or isinstance(value, TensorVariable):
-        unsupported("hash of an object", f"hash() of {value!r} depends on its address")
+        unsupported("identity as a number", f"hash() of {value!r} depends on its address")
     return value.call_method(tx, "__hash__", [], {})
 
 
@@ -137,7 +137,7 @@ class IdVariable(BuiltinObject):
     def call_method(self, tx, name, args, kwargs):
         other = args[0].realize() if args else None
         if name not in ("__eq__", "__ne__") or (other.python_type() is int and not isinstance(other, IdVariable)):
-            unsupported("id of an object", f"`{name}` of id(...)", "compare with `is` instead")
+            unsupported("identity as a number", f"`{name}` of id(...)")
         return super().call_method(tx, name, args, kwargs)
 
     def method___eq__(self, tx, other):
@@ -182,7 +182,7 @@ def signature_of(tx, function, **kwargs):
     if isinstance(function, BoundMethodVariable):
         function, bound = function.function.realize(), True
     if not function.is_python_constant():
-        unsupported("signature of a value", f"inspect.signature of {function!r}")
+        unsupported("introspection", f"inspect.signature of {function!r}")
     value = function.as_python_constant()
     value = types.MethodType(value, object()) if bound else value
     return tx.fold_python(inspect.signature, [value], {k: v.as_python_constant() for k, v in kwargs.items()})
@@ -206,7 +206,7 @@ def get_attribute(tx, value, name, *default):
 
 def attribute_name(tx, name, complaint):
     if not name.is_python_constant():
-        unsupported("attribute by a computed name", f"{name!r} as the name of an attribute")
+        unsupported("builtin on an unknown value", f"{name!r} as the name of an attribute")
     name = name.as_python_constant()
     if not isinstance(name, str):
         tx.raise_observed(TypeError, f"{complaint}, not '{type(name).__name__}'")

@@ -55,13 +55,9 @@ FOLDED = {
 }
 FOLDED = {value for value in FOLDED if callable(value)}
 
-BREAKS = {
-    print: ("print", "print outside the compiled function, or guard it with `if not torch.compiler.is_compiling()`"),
-    input: ("input from the terminal", ""),
-    open: ("file access", "read the file outside the compiled function"),
-    eval: ("eval", ""),
-    exec: ("exec", ""),
-    globals: ("globals()", ""),
-    locals: ("locals()", ""),
-    dir: ("dir of an object", ""),
+BREAKS = {  # function -> kind of the break
+    print: "print or input",
+    input: "print or input",
+    open: "file access",
+    **dict.fromkeys((eval, exec, globals, locals, dir), "introspection"),
 }

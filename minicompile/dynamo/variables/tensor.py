@@ -45,7 +45,6 @@ class TensorVariable(VariableTracker):
         unsupported(
             "data-dependent branch",
             "the program branches on the value of a tensor, which is not known during capture",
-            "use torch.where, or move the branch out of the compiled function",
         )
 
     # --- attributes ---------------------------------------------------------------------------------
@@ -74,7 +73,7 @@ class TensorVariable(VariableTracker):
     def gradient(self, tx):
         """`.grad` of an input: None, or the tensor that is there now."""
         if self.source is None:
-            unsupported("gradient of an intermediate", "`.grad` of a tensor made in the graph")
+            unsupported("tensor attribute", "`.grad` of a tensor made in the graph")
         value = tx.output.input_value(self)
         return tx.output.wrap(value.grad, AttrSource(self.source, "grad")).realize()
 
@@ -105,8 +104,7 @@ class TensorVariable(VariableTracker):
                 getattr(self.fake, name)(*constants, **{k: v.as_python_constant() for k, v in kwargs.items()})
             )
         if name in BREAKING_METHODS:
-            kind, hint = BREAKING_METHODS[name]
-            unsupported(kind, f"Tensor.{name}() needs the tensor's data", hint)
+            unsupported(BREAKING_METHODS[name], f"Tensor.{name}() needs the tensor's data")
         handler = getattr(self, f"method_{name}", None)
         if handler is not None:
             return handler(tx, *args, **kwargs)
@@ -132,10 +130,10 @@ class TensorVariable(VariableTracker):
         return tx.build(None)
 
     def method_new(self, tx, *args, **kwargs):
-        unsupported("legacy constructor", "Tensor.new()", "use torch.empty_like or new_empty")
+        unsupported("torch call left to eager", "Tensor.new()", "use torch.empty_like or new_empty")
 
     def method_backward(self, tx, *args, **kwargs):
-        unsupported("backward inside a compiled function", "Tensor.backward() runs autograd", "call it outside")
+        unsupported("backward inside a compiled function", "Tensor.backward() runs autograd")
 
     def method_register_hook(self, tx, hook):
         unsupported("tensor hook", "register_hook on a tensor in a graph")
@@ -197,14 +195,11 @@ METADATA_METHODS = {
     *("size dim ndimension numel nelement element_size stride storage_offset is_contiguous is_floating_point".split()),
     *("is_complex is_signed is_conj is_neg get_device is_inference is_shared type_as_string".split()),
 }
-_DATA_HINT = "return the tensor and read it outside the compiled function"
-BREAKING_METHODS = {
-    **dict.fromkeys(
-        ("item", *(f"__{n}__" for n in "int float bool index complex".split())), ("Tensor.item", _DATA_HINT)
-    ),
-    **dict.fromkeys(("tolist", "numpy", "__array__", "data_ptr"), ("Tensor.tolist", _DATA_HINT)),
-    **dict.fromkeys(("__repr__", "__str__", "__format__"), ("tensor printed", _DATA_HINT)),
-    **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), ("storage access", "")),
+BREAKING_METHODS = {  # name -> kind of the break
+    **dict.fromkeys(("item", *(f"__{n}__" for n in "int float bool index complex".split())), "tensor read as a number"),
+    **dict.fromkeys(("tolist", "numpy", "__array__", "data_ptr"), "tensor read as a list or array"),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
+    **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
 }
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)
@@ -276,7 +271,7 @@ def wrap_result(tx, node, result):
             items.append(wrap_result(tx, item, element))
         return tx.build_sequence(type(result), items)
     if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        unsupported("data-dependent size", "a size that depends on data")
+        unsupported("data-dependent operator", "a size that depends on data")
     return tx.build(result)
 
 
@@ -286,11 +281,11 @@ def wrap_tensor(output, value, source):
     if type(value) not in PLAIN_TENSOR_TYPES:
         unsupported("tensor subclass", f"{type(value).__name__} runs its own code for each operation")
     if isinstance(value, FakeTensor):
-        unsupported("fake tensor", "a fake tensor of another mode")
+        unsupported("unusual tensor", "a fake tensor of another mode")
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
-        unsupported("tensor layout", f"a tensor with layout {value.layout}")
+        unsupported("unusual tensor", f"a tensor with layout {value.layout}")
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
-        unsupported("functorch tensor", "a tensor inside a functorch transform")
+        unsupported("unusual tensor", "a tensor inside a functorch transform")
     if source is None:
         node, fake = output.add_constant(value)
         node.meta["example_value"] = fake

@@ -81,7 +81,7 @@ class TorchFunctionVariable(VariableTracker):
         if self.value in STATE_READERS or self.value in MODES:
             return mode_call(tx, self.value, args, kwargs)
         if self.value in BREAKING:
-            unsupported("torch function outside graphs", f"{self.name} {BREAKING[self.value]}")
+            unsupported("torch call left to eager", f"{self.name} {BREAKING[self.value]}")
         if "out" in kwargs:
             return call_with_out(tx, self.value, args, kwargs)
         return graph_call(tx, self.value, args, kwargs)
@@ -104,7 +104,7 @@ def call_with_out(tx, function, args, kwargs):
     before = [tuple(t.realize().fake.shape) for t in targets]
     result = graph_call(tx, function, args, kwargs)
     if before != [tuple(t.realize().fake.shape) for t in targets]:
-        unsupported("out= resized", "the out tensor has another shape than the result", "give it the right shape")
+        unsupported("tensor storage", "the out tensor has another shape than the result", "give it the right shape")
     return out if not isinstance(out, TensorVariable) or result is not out else result
 
 
@@ -184,7 +184,7 @@ def _has_torch_function(tx, *args):
 def _torch_tensor(tx, data, **kwargs):
     """`torch.tensor(numbers)` is a graph constant; of tensors it reads their data."""
     if not data.is_python_constant():
-        unsupported("Tensor.item", "torch.tensor of a value that holds tensors reads their data", "use torch.stack")
+        unsupported("tensor read as a number", "torch.tensor() of tensors reads their data", "use torch.stack")
     return graph_call(tx, torch.tensor, [data], kwargs)
 
 
@@ -193,7 +193,7 @@ def _recurrent(function):
 
     def handler(tx, *args, **kwargs):
         if any(isinstance(a, TensorVariable) and a.fake.is_cuda for a in args):
-            unsupported("recurrent layer on a GPU", f"torch.{function.__name__} is left to cuDNN")
+            unsupported("torch call left to eager", f"torch.{function.__name__} is left to cuDNN")
         return graph_call(tx, function, args, kwargs)
 
     return handler
@@ -275,7 +275,7 @@ class TensorMethodVariable(TorchFunctionVariable):
     def call_function(self, tx, args, kwargs):
         instance = args[0].realize()
         if not isinstance(instance, TensorVariable):
-            unsupported("unbound tensor method", f"{self.name} of {instance!r}")
+            unsupported("torch call left to eager", f"{self.name} of {instance!r}")
         return instance.call_method(tx, self.name, args[1:], kwargs)
 
 

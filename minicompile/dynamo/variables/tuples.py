@@ -36,7 +36,7 @@ class TupleVariable(Sequence):
 
     def method___hash__(self, tx):
         if not self.is_python_constant():
-            unsupported("hash of a tracked value", f"hash() of {self!r}")
+            unsupported("builtin on an unknown value", f"hash() of {self!r}")
         return tx.fold(hash, [self], {})
 
     def reconstruct(self, codegen):
@@ -121,7 +121,7 @@ class RangeVariable(BuiltinObject):
         from .iterators import SequenceIterator
 
         if abs(self.value.stop) > sys.maxsize or abs(self.value.start) > sys.maxsize:
-            unsupported("large range", f"iterating over {self.value}")
+            unsupported("large container", f"iterating over {self.value}")
         return SequenceIterator(self)
 
     def unpack(self, tx):
@@ -185,7 +185,7 @@ class NamedTupleVariable(TupleVariable):
         if found.name == "__class__":
             return tx.build(self.cls)
         if found.name != "__dict__":
-            unsupported("attribute of a builtin", f"`{found.name}` of a {self.cls.__name__}")
+            unsupported("builtin on an unknown value", f"`{found.name}` of a {self.cls.__name__}")
         return tx.build_dict({**self.attributes, **tx.side_effects.pending_attributes(self)})
 
     attributes = {}  # of a subclass without __slots__: what its instances' __dict__ held
