@@ -32,3 +32,4 @@ from .dynamo.decorators import disable as disable  # noqa: E402
 from .dynamo.decorators import graph_break as graph_break  # noqa: E402
 from .explain import explain as explain  # noqa: E402
 from .record import stats as stats  # noqa: E402
+from .viz.film_strip import step as step  # noqa: E402

@@ -23,8 +23,9 @@ from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
 from .guards import frame_arguments
 from .output_graph import OutputGraph
-from .resume import Continuation, is_resume_code, run_resume_functions
+from .resume import Continuation, is_resume_code, resumes_in_loop, run_resume_functions
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
+from .variables.varying import add_varying
 
 builder.load_all()
 
@@ -38,6 +39,7 @@ class CompileOptions:
     fullgraph: bool = False
     dynamic: bool | None = None
     settings: tuple = ()  # (name, value) of config, while the backend compiles
+    watch: object = None  # watch(translator, instruction) before each captured instruction; with None after it
 
 
 @dataclasses.dataclass
@@ -148,6 +150,7 @@ class FrameState:
     def __init__(self):
         self.compiled = []  # [(CompileOptions, guard check)], oldest first
         self.history = []  # texts of recompile reasons
+        self.varying = {}  # source -> None: what changed between the rounds of a loop
 
 
 frame_states = CodeTable()
@@ -166,6 +169,8 @@ def convert_frame(options, code, function, arguments):
         state = frame_states.get(code) or frame_states.set(code, FrameState())
         known = [check for known_options, check in state.compiled if known_options == options]
         reason = recompile_reason(known, function, arguments)
+        if known and resumes_in_loop(code):
+            add_varying(state.varying, known[-1].guards.failures(function, arguments))
         if len(known) >= config.recompile_limit:
             warn_limit(code, reason)
             return False
@@ -196,7 +201,7 @@ def compile_frame(options, code, function, arguments, state, entry):
     try:
         with record.stage("capture") as snapshot:
             with recursion_limit(CAPTURE_RECURSION_LIMIT):
-                capture = capture_frame(options, code, function, arguments)
+                capture = capture_frame(options, code, function, arguments, state.varying)
             snapshot.artifact = capture
         new_code = assemble(capture.instructions, code)
     except errors.MinicompileError as error:
@@ -227,12 +232,12 @@ def compile_frame(options, code, function, arguments, state, entry):
     return new_code, check
 
 
-def capture_frame(options, code, function, arguments):
+def capture_frame(options, code, function, arguments, varying=()):
     """Run the translator over the frame, again after each `RestartAnalysis`.  Returns a Capture."""
     named = dict(zip(frame_arguments(code), arguments))
     break_at, attempts = None, 0
     while True:
-        output = OutputGraph(code, function, options)
+        output = OutputGraph(code, function, options, varying)
         translator = InstructionTranslator(output, code, function, named, break_at)
         try:
             instructions = translator.run()

@@ -11,10 +11,11 @@ import linecache
 
 import torch
 from torch import fx
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .. import config, errors, record
-from . import _eval_frame, builder
+from . import _eval_frame, builder, nested_graphs
 from .guards import GuardSet
 from .side_effects import SideEffects
 from .source import Source
@@ -34,9 +35,12 @@ class GraphInput:
 class OutputGraph:
     """The graph under construction, with its inputs, guards, side effects and the trackers of existing objects."""
 
-    def __init__(self, code, function, compile_options):
+    def __init__(self, code, function, compile_options, varying=()):
+        self.varying = varying  # sources of values that are not worth a guard: see variables/varying.py
         self.code, self.function, self.options = code, function, compile_options
-        self.graph = fx.Graph()
+        self.watch = compile_options.watch
+        self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
+        self.nested = []  # the NestedGraphs under construction, outermost first
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False)
         self.inputs = []
         self.guards = GuardSet()
@@ -46,7 +50,7 @@ class OutputGraph:
         self.root_cells = {}
         self.operator_error = None  # what the last operator raised on fake tensors
         self.graph_module = None
-        self.constants = {}  # tensors made by code outside the graph, as attributes of the GraphModule
+        self.constants = {}  # attributes of the GraphModule: tensors made outside the graph, nested graphs
 
     def user_frame(self):
         """The innermost running frame that is not torch's own code."""
@@ -87,20 +91,26 @@ class OutputGraph:
     # --- the graph ----------------------------------------------------------------------------------
     def create_node(self, op, target, args=(), kwargs=None):
         """Add a graph operation and note the user's line on it."""
-        node = self.graph.create_node(op, target, args, kwargs or {})
+        args, kwargs = fx.map_arg((args, kwargs or {}), lambda node: nested_graphs.local_node(self, node))
+        node = self.graph.create_node(op, target, args, kwargs)
         node.meta["stack_trace"] = self.stack_trace
         return node
 
     def add_input(self, tensor, source):
         """A placeholder for a tensor that exists outside; returns (node, fake)."""
-        fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        fake = self.fakeify(tensor)
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_")
-        last = self.inputs[-1].node if self.inputs else self.graph._root
-        with self.graph.inserting_after(last):
-            node = self.graph.placeholder(name or "argument")
+        last = self.inputs[-1].node if self.inputs else self.root_graph._root
+        with self.root_graph.inserting_after(last):
+            node = self.root_graph.placeholder(name or "argument")
         node.meta["example_value"] = fake
         self.inputs.append(GraphInput(source, node, fake, tensor))
         return node, fake
+
+    def fakeify(self, tensor):
+        """The fake tensor of a real one, made outside of any function transform that is being captured."""
+        with temporarily_clear_interpreter_stack():
+            return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     def input_value(self, variable):
         """The real tensor behind an input's tracker, as it was when capture began."""
@@ -110,11 +120,10 @@ class OutputGraph:
         """A tensor that capture itself made outside the graph becomes an attribute of the GraphModule."""
         name = f"constant_{len(self.constants)}"
         self.constants[name] = tensor
-        node = self.create_node("get_attr", name)
-        return node, self.fake_mode.from_tensor(tensor, static_shapes=True)
+        return self.root_graph.get_attr(name), self.fakeify(tensor)
 
     def has_operations(self):
-        return any(node.op not in ("placeholder", "get_attr", "output") for node in self.graph.nodes)
+        return any(node.op not in ("placeholder", "get_attr", "output") for node in self.root_graph.nodes)
 
     def mutates_inputs(self):
         return any(graph_input.fake._version > 0 for graph_input in self.inputs)
@@ -126,10 +135,7 @@ class OutputGraph:
             if not graph_input.node.users:
                 self.graph.erase_node(graph_input.node)
                 self.inputs.remove(graph_input)
-        holder = torch.nn.Module()
-        for name, tensor in self.constants.items():
-            holder.register_buffer(name, tensor, persistent=False)
-        gm = fx.GraphModule(holder, self.graph, class_name="CapturedGraph")
+        gm = nested_graphs.graph_module(self.root_graph, self.constants, "CapturedGraph")
         record.counters["graphs"] += 1
         record.log("graph_code", "%s", gm.print_readable(print_output=False))
         self.graph_module = gm

@@ -13,6 +13,7 @@ from the top of the frame with the order to stop before that instruction, so not
 
 from .. import config, errors
 from .arguments import bind_arguments
+from .break_kinds import break_error
 from .bytecode import decode
 from .code_table import CodeTable
 from .opcodes import Opcodes
@@ -76,16 +77,21 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
     def step(self):
         """Run one instruction.  An exception of the captured program goes to its handler, as in CPython."""
         self.current = instruction = self.instructions[self.pointer]
+        watch = self.output.watch
+        if watch is not None:
+            watch(self, instruction)
         self.pointer += 1
         self.output.current_translator = self
         method = getattr(self, instruction.opname, None)
         try:
             if method is None:
-                unsupported("unknown opcode", f"the instruction {instruction.opname} is not captured")
+                unsupported("instruction not captured", f"the instruction {instruction.opname} is not captured")
             method(instruction)
         except ObservedException as observed:
             self.output.current_translator = self
             self.unwind(instruction, observed)
+        if watch is not None:
+            watch(self, None)
 
     def run_until_return(self):
         while self.return_value is None and self.yielded is None:
@@ -152,11 +158,11 @@ COMPILER_PARTS = ("dynamo", "aot", "inductor", "compiler", "backends", "record",
 def check_can_inline(tx, function):
     module = (function.globals_dict.get("__name__") or "").split(".")
     if tx.depth >= config.inline_depth_limit:
-        unsupported("recursion too deep to inline", f"{function.function_name} is {tx.depth} calls deep")
+        unsupported("deep recursion", f"{function.function_name} is {tx.depth} calls deep")
     if module[0] in NEVER_INLINED:
-        unsupported("function not inlined", f"{function.function_name} of module {module[0]} is left to eager")
+        unsupported("function left to eager", f"{function.function_name} of module {module[0]} is left to eager")
     if module[0] == "minicompile" and module[1] in COMPILER_PARTS and "polyfills" not in module:
-        unsupported("compiler called", f"{function.function_name} is part of minicompile itself")
+        unsupported("function left to eager", f"{function.function_name} is part of minicompile itself")
     if function.code.co_flags & (0x80 | 0x200):
         unsupported("coroutine", f"{function.function_name} is asynchronous")
 
@@ -215,7 +221,7 @@ class InstructionTranslator(InstructionTranslatorBase):
             step = self.raised_at[self.handling[0]] if self.handling else self.step_number
             raise RestartAnalysis(step, error) from error
         except ObservedException as observed:
-            error = errors.Unsupported(
+            error = break_error(
                 "exception leaves the frame",
                 f"the program raises {observed.variable!r} here, and eager shall raise it",
                 user_location=self.location(),

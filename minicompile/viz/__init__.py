@@ -7,6 +7,7 @@ style.  Mirrors `torch/fx/passes/graph_drawer.py` and tlparse.  Taught in chapte
 from .costs import draw_costs as draw_costs
 from .costs import load_costs as load_costs
 from .costs import measure_costs as measure_costs
+from .film_strip import FilmStrip as FilmStrip
 from .graphs import draw_graph as draw_graph
 from .machine import print_versions as print_versions
 from .picture import Picture as Picture
