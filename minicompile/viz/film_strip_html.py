@@ -138,7 +138,10 @@ def film_strip_html(strip):
 def film_data(strip):
     """What the script draws.  Equal descriptions are stored once, in `values`."""
     codes, values = {}, {}
-    number = lambda table, key: table.setdefault(key, len(table))
+
+    def number(table, key):
+        return table.setdefault(key, len(table))
+
     frames, steps = [], []
     for frame in strip.frames:
         first, path = len(steps), []

@@ -71,7 +71,10 @@ def _container(tracker, depth):
     cls = tracker.python_type().__name__
     if depth == 0:
         return f"{cls} of {len(tracker.items)}"
-    inner = lambda item: _describe(item, depth - 1)[1]
+
+    def inner(item):
+        return _describe(item, depth - 1)[1]
+
     if isinstance(tracker, DictVariable):
         items = [f"{inner(key)}: {inner(value)}" for key, value in list(tracker.items.values())[:6]]
         return f"{'' if cls == 'dict' else cls}{{{', '.join(items)}}}"
