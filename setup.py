@@ -7,7 +7,7 @@ setup(
         Extension(
             "minicompile.dynamo._eval_frame",
             ["minicompile/dynamo/_eval_frame.c"],
-            extra_compile_args=["-O2", "-g", "-std=c11", "-Wall"],
+            extra_compile_args=["-O3", "-g", "-std=c11", "-Wall"],
         )
     ]
 )

@@ -41,7 +41,6 @@
 
 /* ---- what differs between versions ------------------------------------------------------------------------- */
 #if PY_VERSION_HEX >= 0x030C0000 /* 3.12 renamed the co_extra API */
-#define _PyCode_GetExtra PyUnstable_Code_GetExtra
 #define _PyCode_SetExtra PyUnstable_Code_SetExtra
 #define _PyEval_RequestCodeExtraIndex PyUnstable_Eval_RequestCodeExtraIndex
 #define F_FUNC(f) ((PyFunctionObject *)(f)->f_funcobj)
@@ -123,10 +122,10 @@ extra_free(void *p) /* CPython calls this with NULL too */
 static inline PyObject * /* borrowed: NULL, SKIP or the tuple of entries */
 cache_of(PyCodeObject *co)
 {
-    void *p = NULL;
-    if (co->co_extra != NULL)
-        _PyCode_GetExtra((PyObject *)co, extra_index, &p);
-    return (PyObject *)p;
+    /* _PyCodeObjectExtra of codeobject.c.  Read in place: for a frame that we do not want, the call of
+     * _PyCode_GetExtra would take as long as all else that the hook does. */
+    struct { Py_ssize_t size; void *items[]; } *extra = co->co_extra;
+    return extra != NULL && extra_index < extra->size ? extra->items[extra_index] : NULL;
 }
 
 /* Steals value.  The old entries die only after the new value stands: their destructors may look at this cache. */
