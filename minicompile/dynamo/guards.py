@@ -270,6 +270,10 @@ class GuardFunction:
         exec(compile(self.source_text, "<guards>", "exec"), self.writer.namespace)
         self.check = self.writer.namespace["guard"]
 
+    def failures(self, function, arguments):
+        """The guards that do not hold."""
+        return [g for g in self.guard_set if self._evaluate(g, function, arguments) is not None]
+
     def first_failure(self, function, arguments):
         """(guard or text, old value, new value) of the first check that fails in capture's order, or None."""
         for name, old, new in zip(AMBIENT_NAMES, self.guard_set.ambient, ambient_state()):

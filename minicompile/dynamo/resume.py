@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from .. import config, record
 from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
-from .bytecode_analysis import live_sets, stack_effect
+from .bytecode_analysis import live_sets, stack_effect, successors
 from .code_table import CodeTable
 from .codegen import PyCodegen
 from .symbolic_convert import UnboundVariable, instructions_of
@@ -53,9 +53,10 @@ def continue_with(function, *arguments):
 class ResumeOrigin:
     """The code that a resume function was made from, and the place in it of each of its instructions."""
 
-    def __init__(self, code, places):
+    def __init__(self, code, places, in_loop=False):
         self._code = weakref.ref(code)  # which holds the resume code, in its cache
         self.places = places  # for each decoded instruction of the resume code: its number in the original, or None
+        self.in_loop = in_loop  # whether execution can come to the break again
 
     @property
     def code(self):
@@ -75,6 +76,10 @@ def origin_of(code):
 
 def is_resume_code(code):
     return code in origins
+
+
+def resumes_in_loop(code):
+    return is_resume_code(code) and origins.get(code).in_loop
 
 
 def resume_code(original, place, bound, local_names):
@@ -97,7 +102,7 @@ def _make_resume_code(original, place, bound, local_names):
     instructions, _ = instructions_of(original)
     inner = cells_made_inside(instructions)
     if inner & live_sets(instructions)[place]:
-        unsupported("resume inside a comprehension", "a comprehension with a cell of its own cannot be re-entered")
+        unsupported("value across a break", "a comprehension with a cell of its own cannot be re-entered")
     freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
     body = _copy(instructions)
     prologue = [Instruction("COPY_FREE_VARS", len(freevars))] if freevars else []
@@ -131,8 +136,12 @@ def _make_resume_code(original, place, bound, local_names):
     places = [numbers.get(id(instruction)) for instruction in kept]
     decoded = decode(code)
     if [i.opname for i in decoded] != [i.opname for i in kept]:
-        unsupported("resume function", "its bytecode does not decode to what was assembled")
-    origins.set(code, ResumeOrigin(original, places))
+        unsupported("value across a break", "its bytecode does not decode to what was assembled")
+    rest = kept[len(prologue) :]
+    in_loop = any(
+        target is body[place] for i, after in zip(rest, [*rest[1:], None]) for target, _ in successors(i, after)
+    )
+    origins.set(code, ResumeOrigin(original, places, in_loop))
     return code, arguments
 
 
@@ -147,7 +156,7 @@ def emit_suspended_generator(codegen, frame, started):
     It is made by a resume function of the generator's code, which yields at once when it is not a new one.
     """
     if frame.handling:
-        unsupported("generator alive at a graph break", "a generator stands in an exception handler at the break")
+        unsupported("value across a break", "a generator stands in an exception handler at the break")
     place = frame.pointer if started else prologue_length(frame.instructions)
     names = tuple(frame.locals)
     code, _ = resume_code(frame.code, place, (True,) * len(frame.stack), names)

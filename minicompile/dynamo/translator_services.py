@@ -10,6 +10,7 @@ from .. import errors
 from . import builder
 from .source import ConstantSource, ItemSource
 from .variables.base import NotConstant, ObservedException, VariableTracker
+from .variables.varying import VaryingVariable
 
 
 class TranslatorServices:
@@ -155,6 +156,9 @@ class TranslatorServices:
         left, right = left.realize(), right.realize()
         if left is right:
             return True
+        for variable in (left, right):
+            if isinstance(variable, VaryingVariable) and left.python_type() is right.python_type():
+                variable.call_method(self, "is", [], {})
         try:
             return left.as_python_constant() is right.as_python_constant()
         except NotConstant:

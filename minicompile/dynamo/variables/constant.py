@@ -190,8 +190,10 @@ class ConstantVariable(BuiltinObject):
         return tx.fold(self.value.join, [tx.build_list(iterable.unpack(tx))], {})
 
     def method___getitem__(self, tx, index):
-        """An index that is an object with `__index__`."""
-        return tx.fold(operator.getitem, [self, tx.call(operator.index, index)], {})
+        """An index that is an object with `__index__`, or a slice with such."""
+        from .elements import plain
+
+        return tx.fold(operator.getitem, [self, tx.build(plain(tx, index))], {})
 
     def method___mod__(self, tx, other):
         if isinstance(self.value, (str, bytes)):

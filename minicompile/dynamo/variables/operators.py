@@ -13,6 +13,7 @@ from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .elements import next_or_none
 from .tensor import TensorVariable, graph_call
+from .varying import VaryingVariable
 
 # function -> (symbol in messages, special method, reflected special method)
 SYMBOLS = "add:+ sub:- mul:* truediv:/ floordiv:// mod:% matmul:@ and_:& or_:| xor:^ lshift:<< rshift:>>"
@@ -63,6 +64,8 @@ def slot(cls, method):
 
 def attempt(tx, variable, method, other):
     """`type(variable).method(variable, other)`, or NotImplemented where the class has none of its own."""
+    if isinstance(other, VaryingVariable):
+        return other.call_method(tx, method, [variable], {})
     found = slot(variable.python_type(), method)
     if method == "__ne__" and found is object.__ne__ and slot(variable.python_type(), "__eq__") is not object.__eq__:
         answer = attempt(tx, variable, "__eq__", other)
@@ -213,7 +216,7 @@ def power(tx, base, exponent, mod=None):
     if mod is None:
         return HANDLERS[operator.pow](tx, base, exponent)
     if not tx.can_fold(None, [base, exponent, mod], {}):
-        unsupported("pow with three arguments", "pow(base, exponent, mod) of values that are not known during capture")
+        unsupported("builtin on an unknown value", "pow(base, exponent, mod) of values that are not known")
     return tx.fold(pow, [base, exponent, mod], {})
 
 
