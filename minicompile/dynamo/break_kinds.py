@@ -94,6 +94,11 @@ ROWS = (
         "write the forward as plain operations (autograd then finds the backward), or leave it as a break",
     ),
     (
+        "function with a graph of its own",
+        "The body of a transform, a checkpoint or a custom backward is a graph inside the graph: tensors in, tensors out.",
+        "pass what it needs as arguments, return what it computes, and change nothing outside of it",
+    ),
+    (
         "torch call left to eager",
         "This function of torch acts on the world outside the graph (seeds, files, foreign memory).",
         "call it before or after the compiled function",

@@ -9,7 +9,7 @@ import collections
 
 from .bytecode import CallArguments, Instruction
 from .source import AttrSource, ItemSource
-from .variables.base import LazyVariable
+from .variables.base import LazyVariable, unsupported
 from .variables.tensor import TensorVariable
 
 GRAPH_OUTPUT = "__graph_out"
@@ -126,6 +126,8 @@ class PyCodegen:
             self.store_fast(self.new_temporary(source))
 
     def load_graph_output(self, node):
+        if node.graph is not self.output.root_graph:
+            unsupported("function with a graph of its own", f"the value {node.name} of its inside is used outside")
         if node.op == "get_attr":
             return self.load_const(self.output.constants[node.target])
         index = self.graph_outputs.setdefault(node, len(self.graph_outputs))

@@ -13,7 +13,7 @@ import types
 
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
-from . import autograd_functions, container_copies, conversions, operators, questions
+from . import autograd_functions, container_copies, conversions, higher_order, operators, questions
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
@@ -32,6 +32,7 @@ HANDLERS = {
     **container_copies.HANDLERS,
     **questions.HANDLERS,
     **autograd_functions.HANDLERS,
+    **higher_order.HANDLERS,
 }
 
 
@@ -63,7 +64,7 @@ class BuiltinVariable(VariableTracker):
         if isinstance(self.value, types.FunctionType):
             return UserFunctionVariable(self.value, self.source).call_function(tx, args, kwargs)
         if self.value in BREAKS:
-            unsupported(BREAKS[self.value], f"{name}() acts on the world outside the graph")
+            unsupported(BREAKS[self.value], f"{name}() is called in the compiled function")
         unsupported("function written in C", f"{module}.{name} is not followed during capture".lstrip("."))
 
     def reconstruct(self, codegen):

@@ -8,6 +8,7 @@ at the user's line.
 """
 
 import operator
+import types
 
 import torch
 import torch.utils._pytree
@@ -235,32 +236,27 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     except Exception as error:
         tx.output.operator_error = error
         unsupported("operator raised", f"{getattr(target, '__name__', target)} raised {type(error).__name__}: {error}")
-    known = known_result(args, kwargs, result)
     if result is not None and not holds_tensor(result):
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)
     node.meta["example_value"] = result
-    return known if known is not None else wrap_result(tx, node, result)
+    # In-place and pass-through operations return their arguments: the same objects, so the same trackers.
+    known = {id(a.fake): a for a in [*args, *kwargs.values()] if isinstance(a, TensorVariable)}
+    return wrap_result(tx, node, result, known)
 
 
 def holds_tensor(result):
     return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(result))
 
 
-def known_result(args, kwargs, result):
-    """In-place and pass-through operations return one of their arguments: the same object, so the same tracker."""
-    if isinstance(result, FakeTensor):
-        for argument in [*args, *kwargs.values()]:
-            if isinstance(argument, TensorVariable) and argument.fake is result:
-                return argument
-    return None
+def wrap_result(tx, node, result, known=()):
+    """The tracker of what a graph operation returned: a tensor, a tuple, list or dict of such, or a constant.
 
-
-def wrap_result(tx, node, result):
-    """The tracker of what a graph operation returned: a tensor, a (named) tuple or list of them, or a constant."""
+    known: id of a fake tensor -> its tracker, for results that are not new.
+    """
     if isinstance(result, torch.Tensor):
         node.meta["example_value"] = result
-        return TensorVariable(node, result)
+        return known[id(result)] if id(result) in known else TensorVariable(node, result)
     if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
         items = []
         for index, element in enumerate(result):
@@ -268,8 +264,16 @@ def wrap_result(tx, node, result):
                 items.append(tx.build(element))
                 continue
             item = tx.output.create_node("call_function", operator.getitem, (node, index))
-            items.append(wrap_result(tx, item, element))
+            items.append(wrap_result(tx, item, element, known))
         return tx.build_sequence(type(result), items)
+    if isinstance(result, dict):
+        keys = {key: tx.output.create_node("call_function", operator.getitem, (node, key)) for key in result}
+        return tx.build_dict({key: wrap_result(tx, item, result[key], known) for key, item in keys.items()})
+    if isinstance(result, types.FunctionType):
+        from .higher_order import GraphValueVariable
+
+        node.meta["example_value"] = result
+        return GraphValueVariable(node)
     if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         unsupported("data-dependent operator", "a size that depends on data")
     return tx.build(result)

@@ -1,0 +1,104 @@
+"""Nested graphs: a function that the graph calls as a whole, captured as a GraphModule of its own.
+
+Goes in: the body of a function transform, of a checkpoint or of a custom backward, run by the same translator.
+Comes out: a GraphModule whose arguments are the function's own tensors, then every value of the graphs around it that
+it reads (`lifted`).  A call of it is one node of the graph around it.
+Mirrors SubgraphTracer of `torch/_dynamo/output_graph.py` and `torch/_higher_order_ops`.  Taught in chapter 06.
+"""
+
+import contextlib
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from .variables.base import unsupported
+
+
+class NestedGraph:
+    """The graph under construction.  lifted: value of a graph around it -> the placeholder that stands for it here."""
+
+    def __init__(self):
+        self.graph, self.lifted, self.attributes = fx.Graph(), {}, {}
+
+    def argument(self, name, value):
+        """A new placeholder with this example value."""
+        places = [n for n in self.graph.nodes if n.op == "placeholder"]
+        with self.graph.inserting_after(places[-1] if places else self.graph._root):
+            node = self.graph.placeholder(name)
+        node.target = node.name  # which is unique
+        node.meta["example_value"] = value
+        return node
+
+    def close(self, results, name):
+        """Its GraphModule.  results: the nested structure of its nodes and of constants that it returns."""
+        self.graph.output(results)
+        return graph_module(self.graph, self.attributes, name)
+
+
+def attach(output, module, name):
+    """Make a module an attribute of the graph that is being captured now.  Returns the node that stands for it."""
+    attributes = output.nested[-1].attributes if output.nested else output.constants
+    name = f"{name}_{sum(key.startswith(name) for key in attributes)}"
+    attributes[name] = module
+    node = output.create_node("get_attr", name)
+    node.meta["example_value"] = module
+    return node
+
+
+def graph_module(graph, attributes, name):
+    holder = torch.nn.Module()
+    for key, value in attributes.items():
+        if isinstance(value, torch.Tensor):
+            holder.register_buffer(key, value, persistent=False)
+        else:
+            setattr(holder, key, value)
+    return fx.GraphModule(holder, graph, class_name=name)
+
+
+@contextlib.contextmanager
+def nested_graph(output):
+    """Operations go into a new NestedGraph; a mode that is switched inside must be switched back inside."""
+    nested, outer, modes = NestedGraph(), output.graph, output.side_effects.modes
+    output.nested.append(nested)
+    output.graph, output.side_effects.modes = nested.graph, {}
+    try:
+        yield nested
+        if any(before != after for before, after in output.side_effects.modes.values()):
+            unsupported("function with a graph of its own", "it switches a mode and leaves it switched")
+    finally:
+        output.side_effects.restore_modes()
+        output.nested.pop()
+        output.graph, output.side_effects.modes = outer, modes
+
+
+def local_node(output, node):
+    """The node of the innermost graph for a value: itself, or the placeholder of a value from around it."""
+    if node.graph is output.graph:
+        return node
+    if node.graph not in (output.root_graph, *(nested.graph for nested in output.nested)):
+        unsupported("function with a graph of its own", f"the value {node.name} of its inside is used outside")
+    lifted = output.nested[-1].lifted
+    if node not in lifted:
+        lifted[node] = output.nested[-1].argument(node.name, node.meta["example_value"])
+        lifted[node].meta["stack_trace"] = node.meta.get("stack_trace")
+    return lifted[node]
+
+
+def effects_of(output):
+    """What the program has changed so far, outside the graph and in tensors; equal when nothing more has changed."""
+    effects = output.side_effects
+    attributes = {tracker: dict(effects.pending_attributes(tracker)) for tracker in effects.order}
+    return attributes, set(effects.mutated_containers), dict(effects.globals)
+
+
+def tensor_versions(output):
+    """{node: how often its tensor was written so far}, for all graphs under construction."""
+    graphs = (output.root_graph, *(nested.graph for nested in output.nested))
+    values = ((node, node.meta.get("example_value")) for graph in graphs for node in graph.nodes)
+    return {node: value._version for node, value in values if isinstance(value, torch.Tensor)}
+
+
+def example_values(structure):
+    """The example values behind the nodes of a nested structure."""
+    return pytree.tree_map(lambda leaf: leaf.meta["example_value"] if isinstance(leaf, fx.Node) else leaf, structure)

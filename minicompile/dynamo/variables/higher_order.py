@@ -1,0 +1,149 @@
+"""Functions of torch that take a function and run it in their own way: torch.func's transforms and checkpoint.
+
+Goes in: such a call.  Comes out: one node of the graph, which calls the same function of torch with a nested graph in
+place of the user's function.  A transform itself runs for real, on fake tensors: when it calls its function, that one
+is captured on the tensors that it gets (batched, wrapped for a gradient, ...), so transforms nest.
+Mirrors `torch/_dynamo/variables/higher_order_ops.py` and `functorch.py` there.  Taught in chapter 06.
+"""
+
+import operator
+
+import torch
+from torch import fx
+from torch._functorch import eager_transforms, vmap
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
+
+from ... import errors
+from ..nested_graphs import attach, effects_of, example_values, local_node, nested_graph, tensor_versions
+from .base import VariableTracker, unsupported
+from .tensor import TensorVariable, graph_call, wrap_result
+
+
+def leaves_of(*structure):
+    """The tensors of nested arguments, in order."""
+    return [leaf for leaf in pytree.tree_leaves(structure) if isinstance(leaf, torch.Tensor)]
+
+
+# --- the function's body --------------------------------------------------------------------------------
+class Body:
+    """Called once, with example values: captures the function on them, and returns the example of its result."""
+
+    def __init__(self, tx, function, name):
+        self.tx, self.function, self.name = tx, function, name
+        self.node = self.error = None
+
+    def __call__(self, *args, **kwargs):
+        if self.node is not None:
+            unsupported("function with a graph of its own", f"{self.name} calls its function more than once")
+        output = self.tx.output
+        try:
+            with nested_graph(output) as nested, unset_fake_temporarily():
+                args = [self.argument(nested, value) for value in args]
+                kwargs = {name: self.argument(nested, value) for name, value in kwargs.items()}
+                results = self.function.call_function(self.tx, args, kwargs).realize().as_proxy()
+                results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
+            self.lifted = tuple(nested.lifted)
+            self.node = attach(output, nested.close(results, f"{self.name}_body"), f"{self.name}_body")
+        except Exception as error:
+            self.error = error
+            raise
+        return example_values(results)
+
+    def argument(self, nested, value):
+        """The tracker of an argument of the function."""
+        if isinstance(value, torch.Tensor):
+            return TensorVariable(nested.argument("argument", value), value)
+        if isinstance(value, (tuple, list)):
+            return self.tx.build_sequence(type(value), [self.argument(nested, item) for item in value])
+        if isinstance(value, dict):
+            return self.tx.build_dict({key: self.argument(nested, item) for key, item in value.items()})
+        return self.tx.build(value)
+
+
+class GraphValueVariable(VariableTracker):
+    """A value that exists only in the graph: a nested graph, or the function that `torch.func.vjp` returns."""
+
+    def __init__(self, node):
+        super().__init__()
+        self.node = node
+
+    def as_proxy(self):
+        return self.node
+
+    def call_function(self, tx, args, kwargs):
+        return graph_call(tx, operator.call, [self, *args], kwargs)
+
+
+# --- torch.func -----------------------------------------------------------------------------------------
+def in_graph(transform):
+    """The transform as the graph calls it: on a nested graph, with what that reads from around it."""
+
+    def call(body, lifted, *args, **kwargs):
+        return transform(lambda *inner, **named: body(*leaves_of(inner, named), *lifted), *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = transform.__name__.strip("_")
+    return call
+
+
+def captured(transform):
+    """The handler of a transform that takes its function first."""
+    target = in_graph(transform)
+
+    def handler(tx, function, *args, **kwargs):
+        node_args = tuple(value.realize().as_proxy() for value in args)
+        node_kwargs = {name: value.realize().as_proxy() for name, value in kwargs.items()}
+        body = Body(tx, function.realize(), target.__name__)
+        try:
+            with tx.output.fake_mode:
+                result = transform(body, *example_values(node_args), **example_values(node_kwargs))
+        except Exception as error:
+            if error is body.error or isinstance(error, errors.MinicompileError):
+                raise
+            tx.output.operator_error = error
+            unsupported("operator raised", f"{target.__name__} raised {type(error).__name__}: {error}")
+        if body.node is None:
+            unsupported("function with a graph of its own", f"{target.__name__} does not call its function")
+        node = tx.output.create_node("call_function", target, (body.node, body.lifted, *node_args), node_kwargs)
+        node.meta["example_value"] = result
+        return wrap_result(tx, node, result)
+
+    return handler
+
+
+# --- checkpoint -----------------------------------------------------------------------------------------
+def call_checkpoint(tx, function, *args, **kwargs):
+    """A node that calls the same `checkpoint` on a nested graph; where no gradient is wanted, only the function."""
+    options = {name: kwargs.pop(name) for name in CHECKPOINT_OPTIONS if name in kwargs}
+    if not torch.is_grad_enabled():
+        return function.realize().call_function(tx, list(args), kwargs)
+    reentrant = tx.truth(options.get("use_reentrant", tx.build(True)))
+    tensors = [arg for arg in (a.realize() for a in args) if isinstance(arg, TensorVariable)]
+    if "context_fn" in options or reentrant and (kwargs or not any(t.fake.requires_grad for t in tensors)):
+        unsupported("function with a graph of its own", "checkpoint is called in a way that it decides about at run time")
+    output = tx.output
+    effects, versions = effects_of(output), tensor_versions(output)
+    with nested_graph(output) as nested:
+        results = function.realize().call_function(tx, list(args), kwargs).realize().as_proxy()
+        results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
+    written = [n for n in nested.lifted if n.meta["example_value"]._version != versions.get(n, 0)]
+    if written or effects_of(output) != effects:
+        unsupported("function with a graph of its own", "checkpoint runs a function twice that changes something outside")
+    body = attach(output, nested.close(results, "checkpoint_body"), "checkpoint_body")
+    return graph_call(tx, checkpoint, [GraphValueVariable(node) for node in (body, *nested.lifted)], options)
+
+
+CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+HANDLERS = {
+    checkpoint: call_checkpoint,
+    **{
+        transform: captured(transform)
+        for transform in (
+            vmap.vmap_impl,
+            eager_transforms.grad_and_value_impl,
+            eager_transforms._vjp_with_argnums,
+            eager_transforms._jvp_with_argnums,
+        )
+    },
+}
