@@ -1,9 +1,11 @@
 """The pictures: drawn from the recorded objects of a real run, never by hand.
 
 Goes in: graphs, explanations, measurements.  Comes out: `Picture`s (SVG with a text form) and matplotlib figures in one
-style.  Mirrors `torch/fx/passes/graph_drawer.py` and tlparse.  Taught in chapter 00.
+style.  Mirrors `torch/fx/passes/graph_drawer.py` and tlparse.  Taught in every chapter.
 """
 
+from .calls import draw_calls as draw_calls
+from .calls import record_calls as record_calls
 from .costs import draw_costs as draw_costs
 from .costs import load_costs as load_costs
 from .costs import measure_costs as measure_costs
@@ -11,6 +13,7 @@ from .film_strip import FilmStrip as FilmStrip
 from .graphs import draw_graph as draw_graph
 from .machine import print_versions as print_versions
 from .picture import Picture as Picture
+from .show import show_c as show_c
 from .show import show_source as show_source
 from .show import show_text as show_text
 from .stages import draw_snapshots as draw_snapshots
