@@ -95,7 +95,7 @@ ROWS = (
     ),
     (
         "function with a graph of its own",
-        "The body of a transform, a checkpoint or a custom backward is a graph inside the graph: tensors in, tensors out.",
+        "The body of a transform, a checkpoint or a custom backward is a graph of its own: tensors in, tensors out.",
         "pass what it needs as arguments, return what it computes, and change nothing outside of it",
     ),
     (
@@ -209,11 +209,6 @@ ROWS = (
         "attribute write",
         "Capture cannot replay this assignment later: the object is not one that holds ordinary attributes.",
         "keep the value in an ordinary object or in a dict",
-    ),
-    (
-        "special object",
-        "The object is known to capture by its identity only: it has no rule for this operation on it.",
-        "do this before the call and pass the result in",
     ),
     (
         "builtin on an unknown value",

@@ -136,6 +136,8 @@ class Opcodes(CallOpcodes, BlockOpcodes):
         key = instruction.argval
         frame_name = key if self.parent is None and not self.started else None
         self.cells[key] = cell = CellVariable(frame_name=frame_name)
+        if frame_name is None:
+            self.side_effects.new_object(cell)
         if key in self.locals:  # an argument moves into its cell
             value = self.locals.pop(key)
             if frame_name is not None:

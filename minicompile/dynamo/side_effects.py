@@ -58,7 +58,10 @@ class SideEffects:
         return self.attributes.get(tracker, {})
 
     def store_cell(self, cell, value):
-        self.store_attr(cell, "cell_contents", value)
+        if value is self.DELETED and cell in self.new_objects:
+            self.attributes[cell].clear()  # empty again
+        else:
+            self.store_attr(cell, "cell_contents", value)
 
     def load_cell(self, cell):
         return self.load_attr(cell, "cell_contents")

@@ -46,11 +46,9 @@ class CellVariable(VariableTracker):
         codegen.call_function(0)
 
     def fill(self, codegen):
-        """A cell that capture made gets its contents; for the frame's own cells `replay_attributes` does that."""
+        """What was stored in a cell of the frame itself is stored through its name."""
         pending = codegen.side_effects.load_cell(self)
-        if pending is None and self.contents is not None and self.frame_name is None and self.source is None:
-            codegen.write_attribute(self, "cell_contents", self.contents)
-        elif pending is not None and self.frame_name is not None:
+        if pending is not None and self.frame_name is not None:
             self.replay_attributes(codegen, {"cell_contents": pending})
 
     def replay_attributes(self, codegen, pending):

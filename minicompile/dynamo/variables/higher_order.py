@@ -121,7 +121,7 @@ def call_checkpoint(tx, function, *args, **kwargs):
     reentrant = tx.truth(options.get("use_reentrant", tx.build(True)))
     tensors = [arg for arg in (a.realize() for a in args) if isinstance(arg, TensorVariable)]
     if "context_fn" in options or reentrant and (kwargs or not any(t.fake.requires_grad for t in tensors)):
-        unsupported("function with a graph of its own", "checkpoint is called in a way that it decides about at run time")
+        unsupported("function with a graph of its own", "checkpoint decides at run time what this call does")
     output = tx.output
     effects, versions = effects_of(output), tensor_versions(output)
     with nested_graph(output) as nested:
@@ -129,7 +129,7 @@ def call_checkpoint(tx, function, *args, **kwargs):
         results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
     written = [n for n in nested.lifted if n.meta["example_value"]._version != versions.get(n, 0)]
     if written or effects_of(output) != effects:
-        unsupported("function with a graph of its own", "checkpoint runs a function twice that changes something outside")
+        unsupported("function with a graph of its own", "checkpoint runs twice what changes something outside")
     body = attach(output, nested.close(results, "checkpoint_body"), "checkpoint_body")
     return graph_call(tx, checkpoint, [GraphValueVariable(node) for node in (body, *nested.lifted)], options)
 
