@@ -48,8 +48,8 @@ class VariableTracker:
         return self
 
     def python_type(self):
-        """The class of the value; raises Unsupported where that is not known."""
-        unsupported("special object", f"the class of {self!r} is not known during capture")
+        """The class of the value."""
+        raise NotImplementedError(type(self).__name__)
 
     def is_python_constant(self):
         try:
@@ -87,7 +87,7 @@ class VariableTracker:
             return BuiltinMethodVariable(self, name)
         if self.is_python_constant():
             return tx.constant_getattr(self, name)
-        unsupported("special object", f"attribute `{name}` of {self!r}")
+        unsupported("attribute written in C", f"attribute `{name}` of {self!r}")
 
     def var_setattr(self, tx, name, value):
         unsupported("attribute write", f"setting attribute `{name}` of {self!r}")
@@ -101,7 +101,7 @@ class VariableTracker:
 
     def call_function(self, tx, args, kwargs):
         """`self(*args, **kwargs)` with trackers (args: list, kwargs: dict by name)."""
-        unsupported("special object", f"calling {self!r}")
+        unsupported("function written in C", f"calling {self!r}")
 
     def call_method(self, tx, name, args, kwargs):
         """`self.name(*args, **kwargs)`: the `method_<name>` handler, or constant folding, or a break."""
@@ -122,10 +122,10 @@ class VariableTracker:
 
     def iterate(self, tx):
         """`iter(self)`: a tracker with `next(tx)`, which raises ObservedException(StopIteration) at the end."""
-        unsupported("special object", f"iterating over {self!r}")
+        tx.raise_observed(TypeError, f"'{self.python_type().__name__}' object is not iterable")
 
     def next(self, tx):
-        unsupported("special object", f"next() of {self!r}")
+        tx.raise_observed(TypeError, f"'{self.python_type().__name__}' object is not an iterator")
 
     def unpack(self, tx):
         """`list(self)`: the trackers of all elements.  Containers override this by their own list."""

@@ -117,7 +117,7 @@ class Sequence(BuiltinObject):
             tx.raise_observed(TypeError, f"can't multiply sequence by non-int of type '{kind.__name__}'")
         count = plain(tx, count)
         if len(self.items) * count > LARGEST:
-            unsupported("large container", f"a {self.base.__name__} of {len(self.items) * count} elements")
+            unsupported("large container", f"a {self.base.__name__} of {len(self.items) * count:,} elements")
         return self.like(self.items * count)
 
 
@@ -322,4 +322,6 @@ def wrap_items(output, value, source):
     """Guard type and length of a sequence; its elements stay lazy."""
     output.guard("type", source, type(value))
     output.guard("length", source, len(value))
+    if len(value) > LARGEST:
+        unsupported("large container", f"a {type(value).__name__} of {len(value):,} elements")
     return [output.lazy(item, ItemSource(source, i) if source else None) for i, item in enumerate(value)]

@@ -310,7 +310,7 @@ class DisabledFunctionVariable(VariableTracker):
         return False
 
     def call_function(self, tx, args, kwargs):
-        unsupported("disabled function", f"{self.value.__qualname__} is marked with minicompile.disable")
+        unsupported("disabled function", f"{self.value.__qualname__} is marked to run in eager")
 
 
 class IgnoredFunctionVariable(UserFunctionVariable):
@@ -326,6 +326,8 @@ def wrap_function(output, value, source):
     from .builtins import has_handler, wrap_handled
     from .torch_functions import is_tracked, wrap_torch_function
 
+    if is_tracked(value):  # some functions of torch are marked for torch.compile, which knows less of them
+        return wrap_torch_function(output, value, source)
     if getattr(value, "_minicompile_disabled", False) or getattr(value, "_torchdynamo_disable", False):
         output.guard("is", source, value)
         return DisabledFunctionVariable(value, source)
@@ -334,8 +336,6 @@ def wrap_function(output, value, source):
         return output.wrap(value._torchdynamo_orig_callable, original)
     if (value.__module__, value.__name__) == ("torch._dynamo.mutation_guard", "tag"):
         return IgnoredFunctionVariable(value, source)
-    if is_tracked(value):
-        return wrap_torch_function(output, value, source)
     if has_handler(value):
         return wrap_handled(output, value, source)
     output.guard("code", source, value.__code__)

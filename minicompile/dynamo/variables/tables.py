@@ -3,6 +3,7 @@
 One row adds a function.  Mirrors the tables of `torch/_dynamo/trace_rules.py`.  Taught in chapter 05.
 """
 
+import builtins
 import cmath
 import collections
 import fnmatch
@@ -59,5 +60,6 @@ BREAKS = {  # function -> kind of the break
     print: "print or input",
     input: "print or input",
     open: "file access",
+    builtins.__build_class__: "class definition",
     **dict.fromkeys((eval, exec, globals, locals, dir), "introspection"),
 }
