@@ -107,6 +107,7 @@ enum { E_GUARD, E_CODE, E_FLAT, E_CALLBACK };
 static _Thread_local PyObject *tls_callback; /* strong reference; NULL = off */
 static _Thread_local char *tls_stack_low;    /* lowest address of the C stack, NULL = unknown */
 static _Thread_local int tls_stack_known;
+static _Thread_local PyObject *tls_handed_over; /* list of a call's arguments, emptied once their frame holds them */
 static Py_ssize_t extra_index = -1;
 static int n_active; /* threads with a callback: while it is above 0 the hook is installed */
 static int always_call;
@@ -355,6 +356,11 @@ eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
         drop_frame(ts, f);
         return NULL;
     }
+    if (tls_handed_over != NULL) {
+        PyObject *arguments = tls_handed_over;
+        tls_handed_over = NULL;
+        PyList_SetSlice(arguments, 0, PY_SSIZE_T_MAX, NULL);
+    }
     if (tls_callback == NULL || throwflag)
         return run_default(ts, f, throwflag);
     PyCodeObject *co = F_CODE(f);
@@ -422,6 +428,20 @@ py_call(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames
     PyObject *old = swap_callback(args[0] == Py_None ? NULL : Py_NewRef(args[0]));
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
     Py_XDECREF(swap_callback(old));
+    return result;
+}
+
+static PyObject *
+py_hand_over(PyObject *module, PyObject *arguments)
+{
+    if (!PyList_Check(arguments) || PyList_GET_SIZE(arguments) < 1)
+        return PyErr_Format(PyExc_TypeError, "hand_over([function, *args])");
+    PyObject **items = &PyList_GET_ITEM(arguments, 0), *function = Py_NewRef(items[0]);
+    if (tls_callback != NULL && PyFunction_Check(function)) /* so that the next frame is the function's */
+        tls_handed_over = arguments;
+    PyObject *result = PyObject_Vectorcall(function, items + 1, PyList_GET_SIZE(arguments) - 1, NULL);
+    tls_handed_over = NULL;
+    Py_DECREF(function);
     return result;
 }
 
@@ -501,6 +521,8 @@ py_set_always_call(PyObject *module, PyObject *flag)
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))py_call, METH_FASTCALL | METH_KEYWORDS,
      "call(callback, fn, *args, **kwargs): run fn with the hook set to `callback` on this thread (None: off)"},
+    {"hand_over", py_hand_over, METH_O,
+     "hand_over([function, *args]): call it; the list is emptied when it begins, so that only its frame holds them"},
     {"set_callback", py_set_callback, METH_O,
      "set_callback(callback or None) -> the earlier one.  A thread must not end with one set: prefer `call`."},
     {"skip", py_skip, METH_O, "skip(code): never ask for this code"},

@@ -45,6 +45,9 @@ class PyCodegen:
     def store_fast(self, name):
         self.emit("STORE_FAST", name)
 
+    def delete_fast(self, name):
+        self.emit("DELETE_FAST", name)
+
     def load_deref(self, name):
         self.emit("LOAD_DEREF", name)
 

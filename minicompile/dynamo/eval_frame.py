@@ -18,6 +18,7 @@ import torch
 
 from .. import config, errors, record
 from . import _eval_frame, builder
+from .break_kinds import break_error
 from .bytecode import assemble
 from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
@@ -54,7 +55,8 @@ class Capture:
 
     def __repr__(self):
         graph = self.graph_module.code.strip() if self.graph_module is not None else "no graph"
-        broke = f"\ngraph break: {self.break_error}" if self.break_error is not None else ""
+        error = self.break_error
+        broke = f"\ngraph break: {error.kind}, at {error.user_location}" if error is not None else ""
         return f"capture of {self.code.co_qualname}\n{graph}\nguards:\n{self.guards!r}{broke}"
 
     @property
@@ -204,14 +206,17 @@ def compile_frame(options, code, function, arguments, state, entry):
                 capture = capture_frame(options, code, function, arguments, state.varying)
             snapshot.artifact = capture
         new_code = assemble(capture.instructions, code)
+    except OnlyError as only:
+        raise only.error from None
     except errors.MinicompileError as error:
         if options.fullgraph or (config.strict and not isinstance(error, errors.Unsupported)):
             raise
         note_break(entry, error)
         return None
-    except RecursionError as error:
+    except RecursionError:
+        error = break_error("deep recursion", f"Python's recursion limit ended the capture of {code.co_qualname}")
         if options.fullgraph:
-            raise
+            raise error from None
         note_break(entry, error)
         return None
     except Exception as error:  # a bug of ours: eager is still right
@@ -244,16 +249,27 @@ def capture_frame(options, code, function, arguments, varying=()):
         except RestartAnalysis as restart:
             attempts += 1
             if options.fullgraph:
-                raise original_error(translator, restart) from None
+                raise OnlyError(original_error(translator, restart)) from None
+            restart.forget_frames()
             if break_at is not None and restart.step >= break_at.step or attempts > 3:
                 raise restart.error from None
             break_at = restart
             continue
+        else:
+            output.add_alias_guards()
         finally:
             output.side_effects.restore_modes()
-        output.add_alias_guards()
+            output.forget_values()
         error = break_at.error if break_at is not None else None
         return Capture(code, output.graph_module, output.guards, instructions, error)
+
+
+class OnlyError(Exception):
+    """Carries what fullgraph=True raises past the handlers of what goes wrong in capture itself."""
+
+    def __init__(self, error):
+        super().__init__(str(error))
+        self.error = error
 
 
 def original_error(translator, restart):

@@ -169,6 +169,19 @@ class OutputGraph:
         self.variables_by_id[id(value)] = (value, variable)
         return variable
 
+    def forget_values(self):
+        """Trackers, frames and this refer to each other: the program's values are to die now, not when gc comes."""
+        for owner in (self.side_effects, *(tracker for _, tracker in self.variables_by_id.values())):
+            vars(owner).clear()
+        self.variables_by_id.clear()
+        self.inputs, self.root_cells, self.operator_error = [], {}, None
+        frame = self.current_translator
+        while frame is not None:
+            for values in (frame.arguments, frame.locals, frame.cells, frame.stack, frame.handling, frame.raised_at):
+                values.clear()
+            frame.return_value = frame.yielded = None
+            frame = frame.parent
+
     def known(self, value):
         entry = self.variables_by_id.get(id(value))
         return entry[1] if entry is not None else None

@@ -18,13 +18,17 @@ import types
 import weakref
 from dataclasses import replace
 
+import torch
+
 from .. import config, record
-from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
+from . import _eval_frame
+from .bytecode import ExceptionHandler, Instruction, assemble, decode
 from .bytecode_analysis import live_sets, stack_effect, successors
 from .code_table import CodeTable
 from .codegen import PyCodegen
+from .guards import frame_arguments
 from .symbolic_convert import UnboundVariable, instructions_of
-from .variables.base import unsupported
+from .variables.base import LazyVariable, unsupported
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
 
@@ -33,20 +37,18 @@ CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
 class Continuation:
     """Returned by a resume function whose frame breaks again: what to call next."""
 
-    function: object
-    arguments: tuple
+    call: list  # [function, *arguments]
 
 
-def run_resume_functions(function, *arguments):
-    """Run a resume function and those that follow it; returns what the user's function returns."""
-    result = function(*arguments)
+def run_resume_functions(call):
+    """Run a resume function and those that follow it; returns what the user's function returns.
+
+    What it is given is then held by the function's own frame alone: a value that the program drops, dies.
+    """
+    result = _eval_frame.hand_over(call)
     while type(result) is Continuation:
-        result = result.function(*result.arguments)
+        result = _eval_frame.hand_over(result.call)
     return result
-
-
-def continue_with(function, *arguments):
-    return Continuation(function, arguments)
 
 
 # --- resume functions -----------------------------------------------------------------------------------
@@ -288,18 +290,39 @@ def compile_break(tx, instruction):
             codegen.emit("LOAD_FAST_AND_CLEAR", "__unbound")
         else:
             codegen(tracker)
-    live = live_sets(tx.instructions)[number]
-    names = [name for name in tx.locals if name in live]
+    names = names_kept(tx, number)
     for name in names:
         codegen(tx.locals[name])
     for cell in tx.cells.values():
         if cell.frame_name is not None and tx.side_effects.load_cell(cell) is not None:
             codegen.save(cell)
     error_path = finish(tx, codegen)
+    ours = {i.argval: None for i in codegen.instructions if i.opname == "STORE_FAST"}
     for name in reversed(names):
         codegen.store_fast(name)
+    for name in (*frame_arguments(tx.code), *ours):  # the program has dropped these
+        if name not in names and name not in tx.code.co_cellvars:
+            codegen.delete_fast(name)
     tail, handlers = _eager_instruction(tx, instruction, number, origin)
     return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + handlers + error_path
+
+
+MORTALS_UNSEEN = (int, float, complex, str, bytes, type(None), torch.Tensor, type, types.FunctionType, types.ModuleType)
+
+
+def names_kept(tx, number):
+    """The locals needed from this instruction on, and those that hold an object whose death the program might see."""
+    live = live_sets(tx.instructions)[number]
+    own = {name: tracker for name, tracker in tx.locals.items() if not name.startswith("__stack_")}
+    return [name for name, tracker in own.items() if name in live or is_mortal(tracker)]
+
+
+def is_mortal(tracker):
+    return (
+        isinstance(tracker, LazyVariable)
+        and tracker.source is not None
+        and not isinstance(tracker.value, MORTALS_UNSEEN)
+    )
 
 
 def _eager_instruction(tx, instruction, number, origin):
@@ -310,8 +333,12 @@ def _eager_instruction(tx, instruction, number, origin):
     bound = [not isinstance(tracker, UnboundVariable) for tracker in tx.stack]
     if not instruction.is_terminal:
         effect = stack_effect(instruction)
-        after = bound[: len(bound) + min(effect, 0)] + [True] * max(effect, 0)
-        body += _call_resume(tx, number + 1, _depth(instruction, bound, after, effect), origin)
+        after = _depth(instruction, bound, bound[: len(bound) + min(effect, 0)] + [True] * max(effect, 0))
+        number += 1
+        if everything[number].opname == "POP_TOP":  # what nobody wants dies at once
+            body.append(replace(everything[number], exc=None))
+            number, after = number + 1, after[:-1]
+        body += _call_resume(tx, number, after, origin)
     if instruction.is_jump:
         effect = stack_effect(instruction, jump=True)
         target = tx.index_of[id(instruction.argval)]
@@ -324,7 +351,7 @@ def _eager_instruction(tx, instruction, number, origin):
     return body, handlers
 
 
-def _depth(instruction, bound, after, effect):
+def _depth(instruction, bound, after):
     """The stack behind an instruction; SWAP and COPY may move an "unbound"."""
     if instruction.opname == "SWAP":
         after = list(bound)
@@ -344,8 +371,7 @@ def _handler_copy(everything, eager):
 def _call_resume(tx, number, bound, origin):
     """Store the stack, call the resume function at instruction `number` with stack and locals, return its result."""
     place = origin.places[number]
-    live = live_sets(tx.instructions)[number]
-    names = tuple(name for name in tx.locals if name in live and not name.startswith("__stack_"))
+    names = tuple(names_kept(tx, number))
     first = origin.code.co_varnames[:1]
     if "__class__" in origin.code.co_freevars and first and first[0] in tx.locals:  # super() reads the first argument
         names = first + tuple(name for name in names if name != first[0])
@@ -353,7 +379,7 @@ def _call_resume(tx, number, bound, origin):
     codegen = PyCodegen(tx.output, tx.code)
     for k in reversed(range(len(bound))):
         codegen.store_fast(f"__stack_{k}")
-    codegen.push_function(continue_with if is_resume_code(tx.code) else run_resume_functions)
+    codegen.push_function(Continuation if is_resume_code(tx.code) else run_resume_functions)
     for name in code.co_freevars:
         codegen.emit("LOAD_CLOSURE", name)
     if code.co_freevars:
@@ -362,7 +388,9 @@ def _call_resume(tx, number, bound, origin):
     codegen.emit("MAKE_FUNCTION", arg=8 if code.co_freevars else 0)
     for name in arguments:
         codegen.load_fast(name)
-    codegen.emit("CALL", CallArguments(1 + len(arguments)))
+        codegen.delete_fast(name)
+    codegen.build_list(1 + len(arguments))
+    codegen.call_function(1)
     codegen.emit("RETURN_VALUE")
     return codegen.instructions
 

@@ -12,6 +12,7 @@ from the top of the frame with the order to stop before that instruction, so not
 """
 
 from .. import config, errors
+from . import polyfills
 from .arguments import bind_arguments
 from .break_kinds import break_error
 from .bytecode import decode
@@ -41,6 +42,11 @@ class RestartAnalysis(Exception):
         super().__init__(step)
         self.step, self.error = step, error
 
+    def forget_frames(self):
+        """The frames it came through hold all that the program holds; the error is kept in the record."""
+        for error in (self, self.error):
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+
 
 class UnboundVariable(LazyVariable):
     """The "unbound" that LOAD_FAST_AND_CLEAR leaves on the stack for an unbound local."""
@@ -62,12 +68,13 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         self.output, self.side_effects = output, output.side_effects
         self.code, self.globals_dict, self.globals_source = code, globals_dict, globals_source
         self.instructions, self.index_of = instructions_of(code)
-        self.locals, self.cells = dict(local_variables), dict(cells)
+        self.arguments, self.locals, self.cells = local_variables, dict(local_variables), dict(cells)
         self.stack = []
         self.pointer = 0
         self.started = False  # whether RESUME was passed: cells made before belong to the frame itself
         self.current = self.instructions[0]
         self.handling = []  # exceptions of this frame whose handlers are running
+        self.raised_at = {}  # root frame: exception tracker -> step at which the frame saw it first
         self.parent = parent
         self.depth = 0 if parent is None else parent.depth + 1
         self.return_value = None
@@ -90,6 +97,10 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         except ObservedException as observed:
             self.output.current_translator = self
             self.unwind(instruction, observed)
+        except errors.Unsupported as error:
+            if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):
+                error.places.append(self.place())
+            raise
         if watch is not None:
             watch(self, None)
 
@@ -131,6 +142,10 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         return values
 
     # --- inlining -----------------------------------------------------------------------------------
+    def root(self):
+        """The translator of the frame whose bytecode is replaced."""
+        return self if self.parent is None else self.parent.root()
+
     def inline_call(self, function, args, kwargs):
         """Run a Python function symbolically in place of calling it.  A generator function returns its generator."""
         code = function.code
@@ -145,9 +160,14 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             return GeneratorVariable(child)
         return child.run()
 
+    def place(self):
+        """Where the instruction being run stands."""
+        line, *rest = self.current.positions
+        return errors.UserPlace(self.code.co_filename, self.code.co_name, (line or self.code.co_firstlineno, *rest))
+
     def location(self):
         """file:line in function, of the instruction being run."""
-        return f"{self.code.co_filename}:{self.current.line or self.code.co_firstlineno} in {self.code.co_name}"
+        return str(self.place())
 
 
 NEVER_INLINED = ("logging", "threading", "multiprocessing", "unittest", "pdb", "asyncio", "concurrent", "traceback")
@@ -181,10 +201,6 @@ class InliningInstructionTranslator(InstructionTranslatorBase):
     def run(self):
         try:
             self.run_until_return()
-        except errors.Unsupported as error:
-            if error.user_location is None:
-                error.user_location = self.location()
-            raise
         finally:
             self.output.current_translator = self.parent
         return self.return_value
@@ -200,10 +216,9 @@ class InstructionTranslator(InstructionTranslatorBase):
             cells[name] = output.remember(cell, CellVariable(frame_contents(output, cell, name), None, name))
         output.root_cells, output.current_translator = cells, self
         super().__init__(output, code, function.__globals__, None, local_variables, cells)
-        self.function, self.arguments = function, arguments
+        self.function = function
         self.break_at = break_at  # RestartAnalysis of the attempt before, or None
         self.step_number = 0
-        self.raised_at = {}  # exception tracker -> step at which the root frame saw it first
 
     def run(self):
         """Capture the frame.  Returns the new instructions; raises RestartAnalysis where the graph must break."""
@@ -217,17 +232,20 @@ class InstructionTranslator(InstructionTranslatorBase):
                 self.step()
             return compile_return(self)
         except errors.Unsupported as error:
-            error.user_location = error.user_location or self.location()
+            if not error.places:  # the code behind the break could not be made
+                error.places.append(self.place())
             step = self.raised_at[self.handling[0]] if self.handling else self.step_number
             raise RestartAnalysis(step, error) from error
         except ObservedException as observed:
             error = break_error(
                 "exception leaves the frame",
                 f"the program raises {observed.variable!r} here, and eager shall raise it",
-                user_location=self.location(),
             )
-            error.observed = observed
+            error.places.append(self.place())
             raise RestartAnalysis(self.raised_at[observed.variable], error) from observed
+
+    def has_dropped_an_argument(self):
+        return any(self.locals.get(name) is not tracker for name, tracker in self.arguments.items())
 
     def unwind(self, instruction, observed):
         self.raised_at.setdefault(observed.variable, self.step_number)

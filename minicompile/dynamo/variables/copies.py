@@ -42,6 +42,13 @@ class WeakReferenceVariable(VariableTracker):
         return type(self.value)
 
     def call_function(self, tx, args, kwargs):
+        """What the captured program has let go of is still there during capture, and would be when guards are checked."""
+        if tx.side_effects.order or tx.root().has_dropped_an_argument():
+            unsupported(
+                "object with a finalizer",
+                "a weak reference is asked after the program let go of objects: it may have died with them",
+                "ask it before, or keep what it refers to in a variable",
+            )
         return tx.output.lazy(self.value(), CallSource(self.source, dereference))
 
 

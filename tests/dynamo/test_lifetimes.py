@@ -1,0 +1,151 @@
+"""When objects die: a value that the program drops dies then, also around graph breaks; one that it keeps lives."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import minicompile
+
+
+class Box:
+    pass
+
+
+class Noisy:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("died")
+
+
+def breaking():
+    print(end="")
+
+
+def make(value):
+    """A new object from outside of the graph."""
+    print(end="")
+    return value()
+
+
+def deleted_local(x, log):
+    box = Box()
+    ref = weakref.ref(box)
+    breaking()
+    del box
+    log.append(ref() is None)
+    breaking()
+    log.append(ref() is None)
+    return x + 1
+
+
+def overwritten_tensor(x, log):
+    t = x * 2
+    ref = weakref.ref(t)
+    breaking()
+    z = t + 1
+    t = None
+    breaking()
+    log.append(ref() is None)
+    return z
+
+
+def cleared_list(x, log):
+    items = [x + 1, Box()]
+    refs = [weakref.ref(item) for item in items]
+    breaking()
+    items.clear()
+    log.append([ref() is None for ref in refs])
+    breaking()
+    log.append([ref() is None for ref in refs])
+    return x
+
+
+def in_a_loop(x, log):
+    ref = None
+    for _ in range(4):
+        box = Box()
+        log.append(ref is None or ref() is None)
+        ref = weakref.ref(box)
+        breaking()
+        x = x + 1
+    log.append(ref() is None)
+    box = None
+    log.append(ref() is None)
+    return x
+
+
+def unread_but_kept(x, log):
+    keeper = make(lambda: Noisy(log))  # noqa: F841 (its death is what counts)
+    x = x + 1
+    breaking()
+    x = x * 2
+    breaking()
+    log.append("end")
+    return x
+
+
+def dropped_from_the_stack(x, log):
+    make(lambda: Noisy(log))
+    log.append("after")
+    breaking()
+    return x + len([make(lambda: Noisy(log)), x + 1])
+
+
+def of_an_exception(x, log):
+    try:
+        breaking()
+        raise ValueError(make(lambda: Noisy(log)))
+    except ValueError as error:
+        log.append(type(error.args[0]).__name__)
+        breaking()
+    log.append("after")
+    return x + 1
+
+
+PROGRAMS = [
+    deleted_local,
+    overwritten_tensor,
+    cleared_list,
+    in_a_loop,
+    unread_but_kept,
+    dropped_from_the_stack,
+    of_an_exception,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_objects_die_when_they_do_in_eager(program):
+    gc.disable()
+    try:
+        expected, found = [], []
+        result = program(torch.ones(2), expected)
+        compiled = minicompile.compile(program, backend="eager")
+        for _ in range(3):
+            assert torch.equal(compiled(torch.ones(2), found), result)
+            assert found == expected
+            found.clear()
+    finally:
+        gc.enable()
+
+
+def test_capture_leaves_no_cycles_behind():
+    def program(x, box):
+        y = x * 2 + len([box.missing, box] if hasattr(box, "missing") else [box])
+        breaking()
+        return y + 1
+
+    gc.disable()
+    try:
+        for optimizer in ("eager", "aot_eager"):
+            minicompile.reset()
+            x, box = torch.ones(2), Box()
+            refs = [weakref.ref(x), weakref.ref(box)]
+            minicompile.compile(program, backend=optimizer)(x, box)
+            del x, box
+            assert [ref() for ref in refs] == [None, None]
+    finally:
+        gc.enable()
