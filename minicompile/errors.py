@@ -4,9 +4,41 @@ Goes in: the reason why something could not be compiled.  Comes out: an exceptio
 says how to mend it and points at the user's line.  Mirrors `torch/_dynamo/exc.py`.  Taught in chapter 05.
 """
 
+import dataclasses
+import linecache
+
 
 class MinicompileError(RuntimeError):
     """Base class of everything that minicompile itself raises."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UserPlace:
+    """Where an instruction of the user's code stands.  positions: (line, end line, column, end column) or None each."""
+
+    filename: str
+    function: str
+    positions: tuple
+
+    def __str__(self):
+        """`file.py:12 in forward`; a notebook's cell has no file that anybody could open."""
+        name = "notebook cell" if "ipykernel_" in self.filename else self.filename
+        return f"{name}:{self.positions[0]} in {self.function}"
+
+    def lines(self):
+        """The location, the source line, and carets under the part that the instruction is for."""
+        line, end_line, start, end = self.positions
+        source = linecache.getline(self.filename, line).rstrip()
+        code = source.lstrip()
+        if not code:
+            return [str(self)]
+        shown = [str(self), f"    {code}"]
+        if start is not None:
+            encoded = source.encode()  # columns count bytes
+            before, part = encoded[:start].decode(), encoded[start : end if line == end_line else None].decode()
+            if 0 < len(part.strip()) < len(code):
+                shown.append("    " + " " * (len(before) - len(source) + len(code)) + "^" * len(part))
+        return shown
 
 
 class Unsupported(MinicompileError):
@@ -14,17 +46,26 @@ class Unsupported(MinicompileError):
 
     kind: a short fixed name that reports count by, such as "data-dependent branch".
     explanation: what happened, in one sentence.  hint: what the user can do about it.
-    user_location: "file.py:12 in forward", filled in by the translator that was running.
+    places: a UserPlace for each frame that was running, the innermost first, filled in by the translators.
     """
 
-    def __init__(self, kind, explanation, hint="", user_location=None):
+    def __init__(self, kind, explanation, hint=""):
         super().__init__(kind)
-        self.kind, self.explanation, self.hint, self.user_location = kind, explanation, hint, user_location
+        self.kind, self.explanation, self.hint, self.places = kind, explanation, hint, []
+
+    @property
+    def user_location(self):
+        """`file.py:12 in forward`, or None where it is not known."""
+        return str(self.places[0]) if self.places else None
 
     def __str__(self):
-        where = f"\n  at: {self.user_location}" if self.user_location else ""
-        hint = f"\n  hint: {self.hint}" if self.hint else ""
-        return f"{self.kind}: {self.explanation}{hint}{where}"
+        lines = [f"{self.kind}: {self.explanation}"]
+        lines += [f"  hint: {self.hint}"] if self.hint else []
+        for depth, place in enumerate(self.places):
+            words = "called from" if depth else "at"
+            first, *source = place.lines()
+            lines += [f"  {words}: {first}", *(f"  {line}" for line in source)]
+        return "\n".join(lines)
 
 
 class InternalError(MinicompileError):

@@ -53,8 +53,10 @@ class Explanation:
 
     def __repr__(self):
         lines = [", ".join(f"{value} {name.replace('_', ' ')}" for name, value in self.stats.items())]
-        for number, error in enumerate(self.breaks, 1):
-            lines += [f"break {number}: {line}" if k == 0 else line for k, line in enumerate(str(error).splitlines())]
+        for number, errors in enumerate(by_place(self.breaks), 1):
+            lines.append(f"break {number}: {max(map(str, errors), key=len)}")
+            if len(errors) > 1:
+                lines.append(f"  counted {len(errors)} times: once by each capture that came here")
         lines += [f"recompile: {reason}" for reason in self.recompiles]
         lines.append("seconds: " + ", ".join(f"{name} {value:.3f}" for name, value in self.seconds_by_stage().items()))
         for entry in self.compilations:
@@ -65,6 +67,14 @@ class Explanation:
 
     def _repr_html_(self):
         return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def by_place(breaks):
+    """Breaks in groups with one cause: a callee's break ends the graph of its caller, then its own."""
+    groups = {}
+    for error in breaks:
+        groups.setdefault((getattr(error, "kind", ""), getattr(error, "user_location", None)), []).append(error)
+    return list(groups.values())
 
 
 def explain(fn, **options):

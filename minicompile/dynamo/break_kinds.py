@@ -261,6 +261,6 @@ ROWS = (
 BREAK_KINDS = {name: BreakKind(name, explanation, hint) for name, explanation, hint in ROWS}
 
 
-def break_error(kind, explanation, hint="", **options):
+def break_error(kind, explanation, hint=""):
     """The Unsupported of a kind, with the hint of its row where the place has none that says it better."""
-    return errors.Unsupported(kind, explanation, hint or BREAK_KINDS[kind].hint, **options)
+    return errors.Unsupported(kind, explanation, hint or BREAK_KINDS[kind].hint)
