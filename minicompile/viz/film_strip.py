@@ -48,6 +48,10 @@ class RecordedFrame:
         return f"resume function of {code.co_name}" if is_resume_code(code) else code.co_name
 
     @property
+    def operations(self):
+        return sum(node.op.startswith("call") for node in self.born)
+
+    @property
     def nodes(self):
         """[(text, number of the step that made it)], in the order of the graph."""
         order = {node: k for k, node in enumerate(self.output.graph.nodes)}
@@ -140,7 +144,9 @@ class FilmStrip:
     """`frames`: RecordedFrames; `steps`: all their steps in one row; `result`: what the call returned."""
 
     def __init__(self, result, recorder):
-        self.result, self.frames, self.listings = result, recorder.frames, recorder.listings
+        self.result, self.listings = result, recorder.listings
+        # what eager calls at a break (print, in a notebook) may be Python whose frames hold nothing of interest
+        self.frames = [f for f in recorder.frames if f is recorder.frames[0] or f.operations or f.entry.breaks]
         for frame in self.frames:
             frame.steps[-1].note = ending(frame)
 
@@ -157,8 +163,7 @@ class FilmStrip:
     def __repr__(self):
         parts, number = [], 0
         for frame in self.frames:
-            operations = sum(node.op.startswith("call") for node in frame.born)
-            parts.append(f"{frame.title}: {len(frame.steps)} instructions, {operations} graph operations")
+            parts.append(f"{frame.title}: {len(frame.steps)} instructions, {frame.operations} graph operations")
             parts.append("   #  line  instruction                     stack (top on the right), locals, graph")
             before, nodes = {}, frame.nodes
             for k, step in enumerate(frame.steps):
