@@ -90,8 +90,8 @@ ROWS = (
     ),
     (
         "custom autograd function",
-        "A torch.autograd.Function has a backward written by the user, and a gradient is wanted of it.",
-        "write the forward as plain operations (autograd then finds the backward), or leave it as a break",
+        "The forward and backward of a torch.autograd.Function become graphs, and these do more than compute.",
+        "take and return plain tensors, and change nothing outside of them; or write the forward as plain operations",
     ),
     (
         "function with a graph of its own",
