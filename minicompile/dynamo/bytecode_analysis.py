@@ -5,8 +5,9 @@ listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02 (b
 """
 
 import dis
+from dataclasses import replace
 
-from .bytecode_versions import GENERATOR_START_DEPTH
+from .bytecode_versions import GENERATOR_START_DEPTH, ExceptionHandler
 
 # Net effect on the stack where it is not the real opcode's (see the head of `bytecode.py`).
 EFFECTS = {
@@ -92,6 +93,42 @@ def live_sets(instructions):
             if after != live[k]:
                 live[k], changed = after, True
     return live
+
+
+def copy_instructions(instructions):
+    """Copies of instructions, jumping and raising among themselves."""
+    copies = [replace(instruction) for instruction in instructions]
+    by_id = {id(old): new for old, new in zip(instructions, copies)}
+    for copy in copies:
+        if copy.is_jump:
+            copy.argval = by_id[id(copy.argval)]
+        if copy.exc is not None:
+            copy.exc = ExceptionHandler(by_id[id(copy.exc.target)], copy.exc.depth, copy.exc.lasti)
+    return copies
+
+
+def reachable(instructions):
+    """Those that execution can come to from the first."""
+    index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    seen, todo = set(), [0]
+    while todo:
+        k = todo.pop()
+        while k < len(instructions) and k not in seen:
+            seen.add(k)
+            instruction = instructions[k]
+            if instruction.is_jump:
+                todo.append(index[id(instruction.argval)])
+            if instruction.exc is not None:
+                todo.append(index[id(instruction.exc.target)])
+            if instruction.is_terminal:
+                break
+            k += 1
+    return [instruction for k, instruction in enumerate(instructions) if k in seen]
+
+
+def prologue_length(instructions):
+    """The number of first instructions, up to RESUME: they make cells and copy free variables."""
+    return 1 + next(k for k, i in enumerate(instructions) if i.opname == "RESUME")
 
 
 def live_locals(instructions, at):

@@ -24,7 +24,8 @@ from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
 from .guards import frame_arguments
 from .output_graph import OutputGraph
-from .resume import Continuation, is_resume_code, resumes_in_loop, run_resume_functions
+from .resume import Continuation, run_resume_functions
+from .resume_code import is_resume_code, resumes_in_loop
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 from .variables.varying import add_varying
 

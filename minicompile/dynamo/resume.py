@@ -5,32 +5,25 @@ Comes out: new code: graph call -> stack and locals again -> side effects -> the
 the resume function, which is an ordinary function that the hook captures in its turn. Mirrors
 `torch/_dynamo/resume_execution.py` and `output_graph.py`.  Taught in chapter 05.
 
-A resume function is the original code with another beginning: it pushes the stack it was given and jumps behind the
-instruction.  Exception tables go by position in the bytecode, so `with`, `for` and `try` blocks are re-entered as
-they are.
-
 Resume functions do not nest: each returns a `Continuation` in place of calling the next, and the frame that broke first
 runs them in a loop (`run_resume_functions`), so that a loop with a break in its body needs no deeper stack.
 """
 
 import dataclasses
 import types
-import weakref
 from dataclasses import replace
 
 import torch
 
 from .. import config, record
 from . import _eval_frame
-from .bytecode import ExceptionHandler, Instruction, assemble, decode
-from .bytecode_analysis import live_sets, stack_effect, successors
-from .code_table import CodeTable
+from .bytecode import ExceptionHandler, Instruction
+from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
-from .symbolic_convert import UnboundVariable, instructions_of
-from .variables.base import LazyVariable, unsupported
-
-CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
+from .resume_code import is_resume_code, origin_of, resume_code
+from .symbolic_convert import UnboundVariable
+from .variables.base import LazyVariable
 
 
 @dataclasses.dataclass
@@ -51,175 +44,7 @@ def run_resume_functions(call):
     return result
 
 
-# --- resume functions -----------------------------------------------------------------------------------
-class ResumeOrigin:
-    """The code that a resume function was made from, and the place in it of each of its instructions."""
-
-    def __init__(self, code, places, in_loop=False):
-        self._code = weakref.ref(code)  # which holds the resume code, in its cache
-        self.places = places  # for each decoded instruction of the resume code: its number in the original, or None
-        self.in_loop = in_loop  # whether execution can come to the break again
-
-    @property
-    def code(self):
-        return self._code()
-
-
-origins = CodeTable()  # resume code -> ResumeOrigin
-_resume_codes = CodeTable()  # original code -> {(place, stack, locals): (resume code, argument names)}
-
-
-def origin_of(code):
-    origin = origins.get(code)
-    if origin is not None and origin.code is not None:
-        return origin
-    return ResumeOrigin(code, list(range(len(instructions_of(code)[0]))))
-
-
-def is_resume_code(code):
-    return code in origins
-
-
-def resumes_in_loop(code):
-    return is_resume_code(code) and origins.get(code).in_loop
-
-
-def resume_code(original, place, bound, local_names):
-    """The code that resumes `original` at instruction number `place`, with a stack of len(bound) values.
-
-    bound: for each stack value, whether it is a value (False: the "unbound" of LOAD_FAST_AND_CLEAR).
-    Its arguments are the bound stack values, then these locals.  Cells of the original become free variables.
-    """
-    table = _resume_codes.get(original)
-    if table is None:
-        table = _resume_codes.set(original, {})
-    key = (place, bound, local_names)
-    if key not in table:
-        table[key] = _make_resume_code(original, place, bound, local_names)
-    return table[key]
-
-
-def _make_resume_code(original, place, bound, local_names):
-    arguments = [*local_names, *(f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound)]
-    instructions, _ = instructions_of(original)
-    inner = cells_made_inside(instructions)
-    if inner & live_sets(instructions)[place]:
-        unsupported("value across a break", "a comprehension with a cell of its own cannot be re-entered")
-    freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
-    body = _copy(instructions)
-    prologue = [Instruction("COPY_FREE_VARS", len(freevars))] if freevars else []
-    if original.co_flags & CO_GENERATOR:
-        prologue += [Instruction("RETURN_GENERATOR"), Instruction("POP_TOP")]
-    prologue.append(Instruction("RESUME", 0))
-    for k, is_bound in enumerate(bound):
-        opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
-        prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
-    if place > 0 and body[place - 1].opname == "YIELD_VALUE":  # stop at once, where `throw` finds the same handlers
-        prologue += [Instruction("LOAD_CONST", None, None), replace(body[place - 1])]
-    prologue.append(Instruction("JUMP", None, body[place]))
-    line = instructions[place].line or original.co_firstlineno
-    for instruction in prologue:
-        instruction.positions = (line, line, None, None)
-    kept = _reachable(prologue + body)
-    other = [n for n in original.co_varnames if n not in local_names and n not in freevars]
-    code = assemble(
-        kept,
-        original,
-        co_varnames=(*arguments, *other, *(["__unbound"] if not all(bound) else [])),
-        co_argcount=len(arguments),
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_cellvars=tuple(sorted(inner)),
-        co_freevars=freevars,
-        co_flags=original.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
-        co_qualname=f"{original.co_qualname}.<resume at line {line}>",
-    )
-    numbers = {id(instruction): k for k, instruction in enumerate(body)}
-    places = [numbers.get(id(instruction)) for instruction in kept]
-    decoded = decode(code)
-    if [i.opname for i in decoded] != [i.opname for i in kept]:
-        unsupported("value across a break", "its bytecode does not decode to what was assembled")
-    rest = kept[len(prologue) :]
-    in_loop = any(
-        target is body[place] for i, after in zip(rest, [*rest[1:], None]) for target, _ in successors(i, after)
-    )
-    origins.set(code, ResumeOrigin(original, places, in_loop))
-    return code, arguments
-
-
-def cells_made_inside(instructions):
-    """The cells of inlined comprehensions: made in the middle of the code, not in its prologue."""
-    return {i.argval for i in instructions[prologue_length(instructions) :] if i.opname == "MAKE_CELL"}
-
-
-def emit_suspended_generator(codegen, frame, started):
-    """Build a real generator that stands where the translator of a generator's frame stands.
-
-    It is made by a resume function of the generator's code, which yields at once when it is not a new one.
-    """
-    if frame.handling:
-        unsupported("value across a break", "a generator stands in an exception handler at the break")
-    place = frame.pointer if started else prologue_length(frame.instructions)
-    names = tuple(frame.locals)
-    code, _ = resume_code(frame.code, place, (True,) * len(frame.stack), names)
-    codegen.push_function(make_suspended_generator)
-    codegen.load_const(code)
-    codegen.load_source(frame.globals_source or frame.globals_source_of(frame.globals_dict))
-    for name in code.co_freevars:
-        codegen(frame.cells[name])
-    codegen.build_tuple(len(code.co_freevars))
-    for tracker in [*frame.locals.values(), *frame.stack]:
-        codegen(tracker)
-    codegen.build_tuple(len(names) + len(frame.stack))
-    codegen.load_const(started)
-    codegen.call_function(5)
-
-
-def make_suspended_generator(code, globals_dict, cells, arguments, started):
-    """Called by the new bytecode; see emit_suspended_generator."""
-    generator = types.FunctionType(code, globals_dict, None, None, cells)(*arguments)
-    if started:
-        next(generator)
-    return generator
-
-
-def _copy(instructions):
-    """Copies of instructions, jumping and raising among themselves."""
-    copies = [replace(instruction) for instruction in instructions]
-    by_id = {id(old): new for old, new in zip(instructions, copies)}
-    for copy in copies:
-        if copy.is_jump:
-            copy.argval = by_id[id(copy.argval)]
-        if copy.exc is not None:
-            copy.exc = ExceptionHandler(by_id[id(copy.exc.target)], copy.exc.depth, copy.exc.lasti)
-    return copies
-
-
-def _reachable(instructions):
-    """Those that execution can come to from the first."""
-    index = {id(instruction): k for k, instruction in enumerate(instructions)}
-    seen, todo = set(), [0]
-    while todo:
-        k = todo.pop()
-        while k < len(instructions) and k not in seen:
-            seen.add(k)
-            instruction = instructions[k]
-            if instruction.is_jump:
-                todo.append(index[id(instruction.argval)])
-            if instruction.exc is not None:
-                todo.append(index[id(instruction.exc.target)])
-            if instruction.is_terminal:
-                break
-            k += 1
-    return [instruction for k, instruction in enumerate(instructions) if k in seen]
-
-
 # --- the end of a capture -------------------------------------------------------------------------------
-def prologue_length(instructions):
-    """The number of first instructions, up to RESUME: they make cells and copy free variables."""
-    return 1 + next(k for k, i in enumerate(instructions) if i.opname == "RESUME")
-
-
 def prologue_of(tx):
     return [replace(instruction) for instruction in tx.instructions[: prologue_length(tx.instructions)]]
 
@@ -243,7 +68,7 @@ def finish(tx, codegen):
 def _run_in_eager_after_error(tx, call):
     """A graph that raises (a division by zero, an index out of bounds) has changed nothing yet, so the frame starts
     again in eager: the exception then comes from the user's line and meets the user's handlers."""
-    original = _copy(tx.instructions)
+    original = copy_instructions(tx.instructions)
     handler = PyCodegen(tx.output, tx.code)
     handler.emit("PUSH_EXC_INFO")
     handler.store_fast("__error")
@@ -256,7 +81,7 @@ def _run_in_eager_after_error(tx, call):
     for instruction in call:
         if instruction.opname == "CALL":
             instruction.exc = ExceptionHandler(handler.instructions[0], 0)
-    return _placed(_reachable(handler.instructions + original), tx.instructions[0])
+    return _placed(reachable(handler.instructions + original), tx.instructions[0])
 
 
 OUR_MISTAKES = (NameError, TypeError, AttributeError, AssertionError)  # no operator raises these for its data
@@ -327,7 +152,7 @@ def is_mortal(tracker):
 
 def _eager_instruction(tx, instruction, number, origin):
     """The instruction itself, then a call of the resume function for each way it can go on."""
-    everything = _copy(tx.instructions)
+    everything = copy_instructions(tx.instructions)
     eager = replace(everything[number])  # `everything` keeps its own, for a handler that loops back to it
     body = [eager]
     bound = [not isinstance(tracker, UnboundVariable) for tracker in tx.stack]
@@ -364,7 +189,7 @@ def _depth(instruction, bound, after):
 def _handler_copy(everything, eager):
     """The original handlers (and all they can reach), for an exception that the eager instruction raises."""
     start = [Instruction("JUMP", None, eager.exc.target)]
-    keep = _reachable(start + everything)
+    keep = reachable(start + everything)
     return [instruction for instruction in keep if instruction is not start[0]]
 
 

@@ -11,7 +11,8 @@ import inspect
 from .. import record
 from ..dynamo.bytecode_analysis import format_instructions
 from ..dynamo.eval_frame import CompileOptions, run_compiled
-from ..dynamo.resume import is_resume_code
+from ..dynamo.resume_code import is_resume_code
+from .effects import recorded_writes
 from .film_strip_html import film_strip_html
 from .graphs import describe, target_name
 from .trackers import describe_tracker
@@ -29,6 +30,7 @@ class Step:
     depth: int  # 0: the captured frame; 1: a call that is inlined in it; ...
     stack: list = dataclasses.field(default_factory=list)
     locals: dict = dataclasses.field(default_factory=dict)
+    effects: list = dataclasses.field(default_factory=list)  # texts of the writes that are to be replayed
     shown: object = None  # the code object whose stack and locals these are: another one where a call begins or ends
     note: str = ""  # on the last step of a frame: how it ended
 
@@ -100,6 +102,7 @@ class Recorder:
             contents = cell.contents if pending is None else pending
             if contents is not None and contents is not tx.side_effects.DELETED:
                 step.locals[f"{name} (cell)"] = describe_tracker(contents)
+        step.effects = [text for _, _, text in recorded_writes(tx.side_effects)]
         if len(tx.output.graph.nodes) != len(frame.born):
             for node in tx.output.graph.nodes:
                 frame.born.setdefault(node, len(frame.steps) - 1)
@@ -161,10 +164,12 @@ class FilmStrip:
         return self.steps[number]
 
     def __repr__(self):
-        parts, number = [], 0
+        parts, number, effects = [], 0, []
         for frame in self.frames:
             parts.append(f"{frame.title}: {len(frame.steps)} instructions, {frame.operations} graph operations")
-            parts.append("   #  line  instruction                     stack (top on the right), locals, graph")
+            parts.append(
+                "   #  line  instruction                     stack (top on the right), {locals}, + graph, ! recorded writes"
+            )
             before, nodes = {}, frame.nodes
             for k, step in enumerate(frame.steps):
                 number += 1
@@ -173,6 +178,8 @@ class FilmStrip:
                     happened += changes(before.get(step.code, {}), step.locals)
                     before[step.code] = step.locals
                 happened += "".join(f"   + {text}" for text, born in nodes if born == k)
+                happened += "".join(f"   ! {text}" for text in step.effects if text not in effects)
+                effects = step.effects
                 instruction = "  " * step.depth + step.text
                 parts.append(f"{number:>4} {step.line or '':>5}  {instruction:<30}  {happened}".rstrip())
             parts.append(f"      {frame.steps[-1].note}")

@@ -42,7 +42,7 @@ class WeakReferenceVariable(VariableTracker):
         return type(self.value)
 
     def call_function(self, tx, args, kwargs):
-        """What the captured program has let go of is still there during capture, and would be when guards are checked."""
+        """What the captured program has let go of is still there during capture, and when guards are checked."""
         if tx.side_effects.order or tx.root().has_dropped_an_argument():
             unsupported(
                 "object with a finalizer",

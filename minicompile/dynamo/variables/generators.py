@@ -114,7 +114,7 @@ class GeneratorVariable(VariableTracker):
         tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
 
     def reconstruct(self, codegen):
-        from ..resume import emit_suspended_generator
+        from ..resume_code import emit_suspended_generator
 
         if self.finished:
             codegen.push_function(exhausted_generator)

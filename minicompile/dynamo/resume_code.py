@@ -1,0 +1,150 @@
+"""The code of resume functions: the original code with another beginning.
+
+Goes in: a code object, the place where it goes on, and the stack and locals that are there.  Comes out: a code object
+that pushes the stack it is given and jumps to the place.  Exception tables go by position in the bytecode, so `with`,
+`for` and `try` blocks are re-entered as they are.  Mirrors `torch/_dynamo/resume_execution.py`.  Taught in chapter 05.
+"""
+
+import types
+import weakref
+from dataclasses import replace
+
+from .bytecode import Instruction, assemble, decode
+from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, successors
+from .code_table import CodeTable
+from .symbolic_convert import instructions_of
+from .variables.base import unsupported
+
+CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
+
+
+class ResumeOrigin:
+    """The code that a resume function was made from, and the place in it of each of its instructions."""
+
+    def __init__(self, code, places, in_loop=False):
+        self._code = weakref.ref(code)  # which holds the resume code, in its cache
+        self.places = places  # for each decoded instruction of the resume code: its number in the original, or None
+        self.in_loop = in_loop  # whether execution can come to the break again
+
+    @property
+    def code(self):
+        return self._code()
+
+
+origins = CodeTable()  # resume code -> ResumeOrigin
+_resume_codes = CodeTable()  # original code -> {(place, stack, locals): (resume code, argument names)}
+
+
+def origin_of(code):
+    origin = origins.get(code)
+    if origin is not None and origin.code is not None:
+        return origin
+    return ResumeOrigin(code, list(range(len(instructions_of(code)[0]))))
+
+
+def is_resume_code(code):
+    return code in origins
+
+
+def resumes_in_loop(code):
+    return is_resume_code(code) and origins.get(code).in_loop
+
+
+def resume_code(original, place, bound, local_names):
+    """The code that resumes `original` at instruction number `place`, with a stack of len(bound) values.
+
+    bound: for each stack value, whether it is a value (False: the "unbound" of LOAD_FAST_AND_CLEAR).
+    Its arguments are the bound stack values, then these locals.  Cells of the original become free variables.
+    """
+    table = _resume_codes.get(original)
+    if table is None:
+        table = _resume_codes.set(original, {})
+    key = (place, bound, local_names)
+    if key not in table:
+        table[key] = _make_resume_code(original, place, bound, local_names)
+    return table[key]
+
+
+def _make_resume_code(original, place, bound, local_names):
+    arguments = [*local_names, *(f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound)]
+    instructions, _ = instructions_of(original)
+    inner = cells_made_inside(instructions)
+    if inner & live_sets(instructions)[place]:
+        unsupported("value across a break", "a comprehension with a cell of its own cannot be re-entered")
+    freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
+    body = copy_instructions(instructions)
+    prologue = [Instruction("COPY_FREE_VARS", len(freevars))] if freevars else []
+    if original.co_flags & CO_GENERATOR:
+        prologue += [Instruction("RETURN_GENERATOR"), Instruction("POP_TOP")]
+    prologue.append(Instruction("RESUME", 0))
+    for k, is_bound in enumerate(bound):
+        opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
+        prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
+    if place > 0 and body[place - 1].opname == "YIELD_VALUE":  # stop at once, where `throw` finds the same handlers
+        prologue += [Instruction("LOAD_CONST", None, None), replace(body[place - 1])]
+    prologue.append(Instruction("JUMP", None, body[place]))
+    line = instructions[place].line or original.co_firstlineno
+    for instruction in prologue:
+        instruction.positions = (line, line, None, None)
+    kept = reachable(prologue + body)
+    other = [n for n in original.co_varnames if n not in local_names and n not in freevars]
+    code = assemble(
+        kept,
+        original,
+        co_varnames=(*arguments, *other, *(["__unbound"] if not all(bound) else [])),
+        co_argcount=len(arguments),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_cellvars=tuple(sorted(inner)),
+        co_freevars=freevars,
+        co_flags=original.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
+        co_qualname=f"{original.co_qualname}.<resume at line {line}>",
+    )
+    numbers = {id(instruction): k for k, instruction in enumerate(body)}
+    places = [numbers.get(id(instruction)) for instruction in kept]
+    decoded = decode(code)
+    if [i.opname for i in decoded] != [i.opname for i in kept]:
+        unsupported("value across a break", "its bytecode does not decode to what was assembled")
+    rest = kept[len(prologue) :]
+    in_loop = any(
+        target is body[place] for i, after in zip(rest, [*rest[1:], None]) for target, _ in successors(i, after)
+    )
+    origins.set(code, ResumeOrigin(original, places, in_loop))
+    return code, arguments
+
+
+def cells_made_inside(instructions):
+    """The cells of inlined comprehensions: made in the middle of the code, not in its prologue."""
+    return {i.argval for i in instructions[prologue_length(instructions) :] if i.opname == "MAKE_CELL"}
+
+
+# --- generators -----------------------------------------------------------------------------------------
+def emit_suspended_generator(codegen, frame, started):
+    """Build a real generator that stands where the translator of a generator's frame stands.
+
+    It is made by a resume function of the generator's code, which yields at once when it is not a new one.
+    """
+    if frame.handling:
+        unsupported("value across a break", "a generator stands in an exception handler at the break")
+    place = frame.pointer if started else prologue_length(frame.instructions)
+    names = tuple(frame.locals)
+    code, _ = resume_code(frame.code, place, (True,) * len(frame.stack), names)
+    codegen.push_function(make_suspended_generator)
+    codegen.load_const(code)
+    codegen.load_source(frame.globals_source or frame.globals_source_of(frame.globals_dict))
+    for name in code.co_freevars:
+        codegen(frame.cells[name])
+    codegen.build_tuple(len(code.co_freevars))
+    for tracker in [*frame.locals.values(), *frame.stack]:
+        codegen(tracker)
+    codegen.build_tuple(len(names) + len(frame.stack))
+    codegen.load_const(started)
+    codegen.call_function(5)
+
+
+def make_suspended_generator(code, globals_dict, cells, arguments, started):
+    """Called by the new bytecode; see emit_suspended_generator."""
+    generator = types.FunctionType(code, globals_dict, None, None, cells)(*arguments)
+    if started:
+        next(generator)
+    return generator
