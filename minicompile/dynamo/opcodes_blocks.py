@@ -26,7 +26,7 @@ class BlockOpcodes:
             current = self.handled_exception()
             if current is None:
                 self.raise_observed(RuntimeError, "No active exception to reraise")
-            raise ObservedException(current)
+            raise ObservedException(current, chained=True)
         raise ObservedException(self.as_exception(self.pop(), cause))
 
     def as_exception(self, value, cause):
@@ -36,10 +36,18 @@ class BlockOpcodes:
             self.raise_observed(TypeError, "exceptions must derive from BaseException")
         if cause is not None:
             value.set_context(self, "__cause__", None if self.is_none(cause) else self.exception_instance(cause))
-        context = self.handled_exception()
-        if context is not None and context is not value:
-            value.set_context(self, "__context__", context)
         return value
+
+    def chain(self, observed):
+        """What is raised, by whatever instruction, while an exception is handled has that one as its context."""
+        context, raised = self.handled_exception(), observed.variable
+        if not observed.chained and context is not None and context is not raised:
+            raised.set_context(self, "__context__", context)
+            while (earlier := self.side_effects.load_attr(context, "__context__")) is not None:
+                if earlier is raised:  # no cycles: the chain ends where the exception stands in it already
+                    return context.set_context(self, "__context__", None)
+                context = earlier
+        observed.chained = True
 
     def exception_instance(self, value):
         is_class = issubclass(value.python_type(), type)
@@ -60,7 +68,7 @@ class BlockOpcodes:
         self.push(self.build(issubclass(self.stack[-1].realize().python_type(), wanted.as_python_constant())))
 
     def RERAISE(self, instruction):
-        raise ObservedException(self.pop())
+        raise ObservedException(self.pop(), chained=True)
 
     def CALL_INTRINSIC_1(self, instruction):
         """Number 3 ends a generator's body from 3.12 on: a StopIteration that would leave it becomes a RuntimeError."""
@@ -68,7 +76,9 @@ class BlockOpcodes:
             unsupported("instruction not captured", f"CALL_INTRINSIC_1 {instruction.arg} is not captured")
         error = self.pop()
         if issubclass(error.python_type(), StopIteration):
-            error = self.as_exception(self.call(RuntimeError, self.build("generator raised StopIteration")), error)
+            cause, error = error, self.call(RuntimeError, self.build("generator raised StopIteration"))
+            error.set_context(self, "__cause__", cause)
+            error.set_context(self, "__context__", cause)
         self.push(error)
 
     def BEFORE_WITH(self, instruction):

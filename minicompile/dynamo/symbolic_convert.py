@@ -96,6 +96,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             method(instruction)
         except ObservedException as observed:
             self.output.current_translator = self
+            self.chain(observed)
             self.unwind(instruction, observed)
         except errors.Unsupported as error:
             if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):

@@ -172,3 +172,29 @@ def test_exceptions_as_values():
         return rest, type(made), made.args
 
     same(lambda: (g, [(X, ValueError(3)), (X, ValueError(4))]))
+
+
+def test_whatever_raises_in_a_handler_has_the_handled_exception_as_context():
+    def f(x):
+        found = []
+        for raises in (lambda: [][1], lambda: next(iter([])), lambda: int("z"), lambda: x.missing, lambda: 1 / 0):
+            try:
+                try:
+                    {}["a"]
+                except KeyError:
+                    raises()
+            except Exception as error:
+                found.append((type(error), type(error.__context__), error.__context__.__context__))
+        try:
+            try:
+                {}["a"]
+            except KeyError as first:
+                try:
+                    [][1]
+                except IndexError:
+                    raise first  # noqa: B904 (no cycle: the context of the IndexError is cut)
+        except KeyError as error:
+            found.append((type(error.__context__), error.__context__.__context__))
+        return x + 1, found
+
+    same(lambda: (f, [(X,), (X,)]))

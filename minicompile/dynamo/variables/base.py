@@ -14,11 +14,14 @@ from ..break_kinds import break_error
 
 
 class ObservedException(Exception):
-    """The captured program raises: `variable` is the tracker of its exception object."""
+    """The captured program raises: `variable` is the tracker of its exception object.
 
-    def __init__(self, variable):
+    chained: whether its `__context__` is settled; raising again, with `raise` alone, leaves it as it is.
+    """
+
+    def __init__(self, variable, chained=False):
         super().__init__(repr(variable))
-        self.variable = variable
+        self.variable, self.chained = variable, chained
 
 
 class NotConstant(Exception):

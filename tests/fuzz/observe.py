@@ -1,0 +1,182 @@
+"""One call, observed: result, arguments, globals, printed text, exception with its user lines; aliasing included.
+
+Goes in: a function of a program's namespace and the number of a world (a set of arguments).  Comes out: a nested tuple
+of plain values, which is equal for two calls that did the same.
+"""
+
+import collections
+import contextlib
+import io
+import itertools
+import traceback
+import types
+
+import torch
+
+from . import prelude
+
+ITERATORS = (
+    types.GeneratorType,
+    *map(type, [iter([]), iter(()), iter({}), iter(set()), iter(range(0)), iter(""), map(int, []), filter(int, [])]),
+    *map(type, [zip(), enumerate([]), reversed([]), itertools.count(), itertools.chain(), iter({}.items())]),
+    *map(type, [iter({}.values()), itertools.accumulate([]), itertools.islice([], 0), iter(collections.deque())]),
+)
+
+
+class Snapshot:
+    """Turns values into plain tuples; the second time an object comes, only its number."""
+
+    def __init__(self):
+        self.seen = {}  # id -> (number, the object, kept alive)
+
+    def known(self, value):
+        """The number of an object that came before, or None."""
+        if id(value) in self.seen:
+            return self.seen[id(value)][0]
+        self.seen[id(value)] = (len(self.seen), value)
+        return None
+
+    def __call__(self, value):
+        if value is None or isinstance(value, (bool, int, str, complex, range, type, types.ModuleType)):
+            return type(value).__name__, repr(value)
+        if isinstance(value, (float, slice, bytes)) or type(value).__repr__ is type.__repr__:
+            return type(value).__name__, repr(value)
+        if isinstance(value, (tuple, frozenset)):
+            return self.elements(value)
+        known = self.known(value)
+        if known is not None:
+            return "seen", known
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value)
+        if isinstance(value, ITERATORS):
+            return type(value).__name__, self.drain(value)
+        if isinstance(value, (list, set, collections.deque, dict)):
+            return self.elements(value)
+        return self.instance(value)
+
+    def elements(self, value):
+        if isinstance(value, (set, frozenset)):
+            return type(value).__name__, sorted(map(self, sorted(value, key=repr)))
+        if isinstance(value, dict):
+            pairs = [(self(k), self(v)) for k, v in value.items()]
+            return type(value).__name__, pairs, self(getattr(value, "default_factory", None))
+        return type(value).__name__, [self(element) for element in value], getattr(value, "maxlen", None)
+
+    def tensor(self, value):
+        storage = "storage", value.untyped_storage().data_ptr()
+        number = self.seen.setdefault(storage, (len(self.seen), value))[0]
+        facts = [value.dtype, tuple(value.shape), value.stride(), value.requires_grad, value.storage_offset()]
+        return type(value).__name__, number, repr(facts), repr(value.detach().tolist())
+
+    def drain(self, iterator):
+        """What an iterator still gives, and how it ends."""
+        items = []
+        try:
+            for item in itertools.islice(iterator, 20):
+                items.append(self(item))
+        except Exception as error:
+            items.append(self(error))
+        return items
+
+    def instance(self, value):
+        name = type(value).__qualname__
+        if isinstance(value, BaseException):
+            chain = [self(value.__cause__), self(value.__context__), value.__suppress_context__]
+            groups = self(list(getattr(value, "exceptions", ())))
+            return name, self(value.args), chain, groups, self(dict(vars(value)))
+        if isinstance(value, types.FunctionType):
+            cells = [self(contents(cell)) for cell in value.__closure__ or ()]
+            defaults = self(value.__defaults__), self(value.__kwdefaults__)
+            return name, value.__qualname__, value.__code__.co_firstlineno, cells, defaults, self(dict(vars(value)))
+        if isinstance(value, types.MethodType):
+            return name, self(value.__self__), value.__func__.__qualname__
+        if hasattr(value, "func") and hasattr(value, "keywords"):
+            return name, self(value.func), self(value.args), self(value.keywords)
+        if isinstance(value, torch.nn.Module):
+            state = {k: v for k, v in vars(value).items() if not k.startswith("_")}
+            return name, self(state), self(dict(value.named_parameters())), self(dict(value.named_buffers()))
+        slots = [
+            self(getattr(value, slot, "unset")) for slot in getattr(type(value), "__slots__", ()) if slot[:2] != "__"
+        ]
+        return name, self(dict(getattr(value, "__dict__", {}))), slots
+
+
+def contents(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty cell"
+
+
+# --- worlds: the sets of arguments ----------------------------------------------------------------------
+PARAMETERS = "x y w n m r c a b d e s q o p it net"
+
+
+def arguments(world):
+    """Fresh arguments.  Worlds differ in values (1), lengths and ints (2), sizes and types (3), aliasing (4)."""
+    size, dtype = (3, torch.float64) if world == 3 else (2, torch.float32)
+    x = torch.arange(size * size, dtype=dtype).reshape(size, size) - (6 if world == 1 else 1)
+    y = x if world == 4 else x.t().clone() / 2
+    w = torch.full((size, size), 0.5, dtype=dtype, requires_grad=True)
+    n, m, r, c = [(2, 1, 1.5, "k1"), (2, 1, 1.5, "k1"), (3, -1, -0.25, "zz"), (True, 4, 2, ""), (0, 0, 0.5, "k0")][
+        world
+    ]
+    a = [[1, 2, 3], [1, 2, 3], [5], [], [2, 0, 2, 1]][world]
+    b = a if world == 4 else [n, "s", None, a, x]
+    d = {"k1": 1, "k2": 2} if world < 2 else {"zz": 0}
+    e = {"a": a, 1: x, (1, 2): "t"}
+    s, q = {1, 2, n}, collections.deque([3, 4, m], 4)
+    o = (prelude.Loud if world == 3 else prelude.Box)(m)
+    p = prelude.Pair(n, a) if world != 2 else (n, a)
+    return [x, y, w, n, m, r, c, a, b, d, e, s, q, o, p, iter([7, 8, 9]), prelude.Net()]
+
+
+def observe(function, namespace, file, world):
+    """Everything that one call does that a user can see."""
+    given, printed, snapshot = arguments(world), io.StringIO(), Snapshot()
+    kept = list(given)  # a snapshot of all these, whatever the program does to them
+    result = raised = None
+    with contextlib.redirect_stdout(printed):
+        try:
+            result = function(*given)
+        except Exception as error:
+            raised = error, user_lines(error.__traceback__, (file, prelude.__file__))
+    left = {name: namespace[name] for name in sorted(namespace) if name.isupper()}
+    grad_mode = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    with contextlib.redirect_stdout(printed):
+        seen = snapshot(result), snapshot(raised), [snapshot(value) for value in kept], snapshot(left)
+    return *seen, grad_mode, printed.getvalue()
+
+
+def user_lines(tb, files):
+    """(function, line) of each frame of these files.  A function in several pieces (resume functions) is one."""
+    lines = []
+    for frame, line in traceback.walk_tb(tb):
+        if frame.f_code.co_filename in files:
+            if lines and lines[-1][0] == frame.f_code.co_name:
+                lines.pop()
+            lines.append((frame.f_code.co_name, line))
+    return lines
+
+
+PARTS = ("result", "exception", "arguments", "globals", "grad mode", "printed")
+
+
+def difference(expected, actual):
+    """The parts in which two observations differ, and readable lines about each."""
+    lines, parts = [], []
+    for part, left, right in zip(PARTS, expected, actual, strict=True):
+        if left != right:
+            where, old, new = first_difference(left, right, "")
+            parts.append(part)
+            lines.append(f"{part}{where}:\n  eager    {str(old)[:400]}\n  compiled {str(new)[:400]}")
+    return tuple(parts), lines
+
+
+def first_difference(left, right, path):
+    if type(left) is type(right) and isinstance(left, (tuple, list)) and len(left) == len(right):
+        for k, (old, new) in enumerate(zip(left, right)):
+            if old != new:
+                return first_difference(old, new, f"{path}[{k}]")
+    return path, left, right

@@ -1,0 +1,139 @@
+"""Runs random programs eager and compiled, and says how they differ.
+
+Goes in: a Program, or a seed.  Comes out: counts for the statistics; a Mismatch with all differences, and the shrunk
+program.
+"""
+
+import collections
+import linecache
+import logging
+import signal
+import time
+import traceback
+import warnings
+
+import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+import minicompile
+from minicompile import record
+
+from . import prelude
+from .modules import programs
+from .observe import difference, observe
+from .shrink import shrink
+
+FILE = "<program>"
+CPU_SECONDS = 60  # that one program may take; it takes a tenth of one
+
+
+class Mismatch(AssertionError):
+    """Compiled did something else than eager: `parts` says in what, the text has all differences."""
+
+    def __init__(self, parts, text):
+        super().__init__(text)
+        self.parts = parts
+
+
+def default_compiler(function):
+    return minicompile.compile(function, backend="eager")
+
+
+def prepare():
+    """A process that only fuzzes: internal errors raise, nothing is said about operators that fail on fake tensors."""
+    torch.set_num_threads(1)
+    minicompile.config.strict = True
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+
+
+def namespaces(text):
+    """Two modules made from the same text, which share nothing but code objects."""
+    linecache.cache[FILE] = (len(text), None, text.splitlines(True), FILE)
+    code = compile(text.replace("from fuzz.prelude import *\n", "\n"), FILE, "exec")
+    for _ in range(2):
+        namespace = {name: getattr(prelude, name) for name in prelude.__all__}
+        namespace["__name__"] = "fuzzed"
+        exec(code, namespace)
+        yield namespace
+
+
+def too_long(signal_number, frame):
+    raise Mismatch(("time",), f"it runs for more than {CPU_SECONDS} seconds")
+
+
+def run(program, compiler=default_compiler):
+    """Counts for the statistics, or a Mismatch."""
+    signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", UserWarning)
+            return run_calls(program, compiler)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def run_calls(program, compiler):
+    eager, compiled = namespaces(program.text)
+    minicompile.reset()
+    function, counts = compiler(compiled["fn"]), collections.Counter(programs=1)
+    for number, world in enumerate(program.worlds):
+        expected = observe(eager["fn"], eager, FILE, world)
+        actual = observe(function, compiled, FILE, world)
+        if expected != actual:
+            parts, lines = difference(expected, actual)
+            raise Mismatch(parts, "\n".join([f"call {number + 1} (world {world}) differs", *lines]))
+        counts["exception"] |= expected[1] != ("NoneType", "None")
+    for name, counter in (("graph", "graphs"), ("break", "graph_breaks"), ("graph raised", "graph_errors")):
+        counts[name] = int(record.counters[counter] > 0)
+    return counts + collections.Counter(graphs=record.counters["graphs"], breaks=record.counters["graph_breaks"])
+
+
+def failure_of(program, compiler=default_compiler):
+    """The Mismatch of a program, or None."""
+    try:
+        run(program, compiler)
+    except Mismatch as mismatch:
+        return mismatch
+
+
+def shrunk(program, parts, compiler=default_compiler):
+    """The smallest program found that differs in the same respects."""
+
+    def fails(candidate):
+        try:
+            found = failure_of(candidate, compiler)
+        except Exception:  # no longer a program that can be loaded
+            return False
+        return found is not None and found.parts == parts
+
+    return shrink(program, fails)
+
+
+def run_batch(batch_seed, count, total, deadline=float("inf"), current_program=None, compiler=default_compiler):
+    """Run `count` programs, adding to the counts `total`; a list with the text of each failure, shrunk."""
+    failures = []
+
+    @seed(batch_seed)
+    @settings(
+        max_examples=count, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=HealthCheck
+    )
+    @given(programs)
+    def each(program):
+        if time.time() > deadline:
+            return
+        if current_program is not None:
+            current_program.write_text(str(program))
+        try:
+            total.update(run(program, compiler))
+        except Mismatch as mismatch:
+            total["programs"] += 1
+            small = shrunk(program, mismatch.parts, compiler)
+            failures.append(f"{failure_of(small, compiler) or mismatch}\n{small}")
+        except Exception:
+            total["programs"] += 1
+            failures.append(f"{traceback.format_exc()}\n{program}")
+
+    each()
+    return failures
