@@ -2,8 +2,8 @@
 
 Goes in: a code object of CPython 3.11, 3.12 or 3.13.  Comes out: a list of `Instruction` in ONE normalised instruction
 set, the same for all three, and back.  The files bytecode*.py are the only ones that know Python versions
-(`bytecode_versions.py` and `bytecode_lower.py` hold the differences; `bytecode_emit.py` builds instructions and
-`bytecode_analysis.py` asks questions about them, both in normalised form).
+(`bytecode_versions.py` and `bytecode_lower.py` hold the differences; `bytecode_analysis.py` asks questions about
+normalised instructions).
 Mirrors `torch/_dynamo/bytecode_transformation.py`.  Taught in chapter 02.
 
 The normalised instruction set

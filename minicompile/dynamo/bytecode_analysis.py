@@ -1,7 +1,7 @@
 """Questions about normalised instructions: where control goes, how deep the stack is, which locals are still needed.
 
 Goes in: what `bytecode.decode` returns.  Comes out: plain lists and sets, one entry per instruction, and a readable
-listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02 (both figures come from here).
+listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02.
 """
 
 import dis
@@ -129,12 +129,6 @@ def reachable(instructions):
 def prologue_length(instructions):
     """The number of first instructions, up to RESUME: they make cells and copy free variables."""
     return 1 + next(k for k, i in enumerate(instructions) if i.opname == "RESUME")
-
-
-def live_locals(instructions, at):
-    """Slot keys still needed when execution is about to run `at` (an Instruction of the list, or its number)."""
-    number = at if isinstance(at, int) else next(k for k, each in enumerate(instructions) if each is at)
-    return set(live_sets(instructions)[number])
 
 
 def format_instructions(instructions):

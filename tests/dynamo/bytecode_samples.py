@@ -5,7 +5,8 @@ Written for the variety of their bytecode: ruff's advice on how to simplify them
 
 import types
 
-from minicompile.dynamo import bytecode_emit as emit
+import emit
+
 from minicompile.dynamo.bytecode import assemble, decode
 
 

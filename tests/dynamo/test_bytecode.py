@@ -10,11 +10,11 @@ import sysconfig
 import traceback
 import warnings
 
+import emit
 import pytest
 from bytecode_samples import SAMPLES, build, handlers, rebuilt
 
 from minicompile.dynamo import _eval_frame
-from minicompile.dynamo import bytecode_emit as emit
 from minicompile.dynamo.bytecode import CallArguments, Instruction, assemble, decode, slot_keys
 from minicompile.dynamo.bytecode_analysis import format_instructions, stack_depths
 
