@@ -9,6 +9,7 @@ from .calls import record_calls as record_calls
 from .costs import draw_costs as draw_costs
 from .costs import load_costs as load_costs
 from .costs import measure_costs as measure_costs
+from .effects import draw_effects as draw_effects
 from .film_strip import FilmStrip as FilmStrip
 from .graphs import draw_graph as draw_graph
 from .machine import print_versions as print_versions

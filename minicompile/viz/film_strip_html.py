@@ -33,8 +33,9 @@ STYLE = f"""
 .mc-strip .mc-code {{ border: 1px solid {style.RULE}; border-radius: 5px; padding: 3px 0; }}
 .mc-strip .mc-code > div {{ padding: 0 8px; min-height: 18px; width: max-content; min-width: 100%; }}
 .mc-strip .mc-source {{ height: 170px; }}
-.mc-strip .mc-bytecode {{ height: 224px; }}
-.mc-strip .mc-graph {{ height: 158px; }}
+.mc-strip .mc-bytecode {{ height: 290px; }}
+.mc-strip .mc-graph {{ height: 140px; }}
+.mc-strip .mc-effects {{ height: 62px; }}
 .mc-strip .mc-stack, .mc-strip .mc-locals {{ height: 106px; overflow: auto; }}
 .mc-strip .mc-on {{ background: #fff1b8; }}
 .mc-strip .mc-new {{ background: {KIND_COLOURS["tensor"]}; }}
@@ -75,7 +76,8 @@ SCRIPT = """
     var where = add(root, "div", "mc-where"), grid = add(root, "div", "mc-grid");
     var left = add(grid, "div"), right = add(grid, "div");
     var heads = {}, boxes = {};
-    [["source", left], ["bytecode", left], ["stack", right], ["locals", right], ["graph", right]].forEach(
+    [["source", left], ["bytecode", left], ["stack", right], ["locals", right], ["graph", right],
+     ["effects", right]].forEach(
       function (pair) {
         heads[pair[0]] = add(pair[1], "h5", "");
         var code = pair[0] === "stack" || pair[0] === "locals" ? "" : "mc-code ";
@@ -113,6 +115,8 @@ SCRIPT = """
         var e = add(boxes.graph, "div", node[1] === k ? "mc-new" : "", node[0]);
         if (node[1] === k) boxes.graph.scrollTop = e.offsetTop - boxes.graph.offsetTop - 60;
       });
+      heads.effects.textContent = "recorded side effects, to be replayed";
+      lines(boxes.effects, step.effects, -1);
     }
     slider.addEventListener("input", function () { show(+slider.value); });
     buttons.first.addEventListener("click", function () { show(0); });
@@ -160,6 +164,7 @@ def film_data(strip):
                     "path": " > ".join(path),
                     "stack": [number(values, value) for value in step.stack],
                     "locals": [[name, number(values, value)] for name, value in step.locals.items()],
+                    "effects": step.effects,
                     "note": step.note,
                 }
             )

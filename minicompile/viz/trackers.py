@@ -54,7 +54,7 @@ def _describe(tracker, depth):
     if isinstance(tracker, BoundMethodVariable):
         return "function", f"method {tracker.function.function_name}"
     if isinstance(tracker, BuiltinMethodVariable):
-        return "function", f"method {tracker.python_type().__name__} {tracker.name}".replace("builtin_function_or_", "")
+        return "function", f"method {tracker.name}"
     if isinstance(tracker, FunctionVariable):
         return "function", f"function {tracker.code.co_name}"
     if isinstance(tracker, IteratorVariable):
