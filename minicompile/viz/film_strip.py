@@ -167,7 +167,7 @@ class FilmStrip:
         parts, number, effects = [], 0, []
         for frame in self.frames:
             parts.append(f"{frame.title}: {len(frame.steps)} instructions, {frame.operations} graph operations")
-            parts.append("   #  line  instruction                     stack (top right), {locals}, + graph, ! recorded writes")
+            parts.append("   #  line  instruction                     stack (top right), {locals}, + graph, ! writes")
             before, nodes = {}, frame.nodes
             for k, step in enumerate(frame.steps):
                 number += 1

@@ -44,7 +44,7 @@ def test_before_writes_and_after():
         "  #2 list",
     ]
     assert section(text, "recorded writes", "after the replay") == [
-        "  1. log[:] = [mul: float32[3], 0]",
+        "  1. log[:] = [mul: float32[3], lazy meter.total]",
         "  2. meter.total = 1",
         "  3. meter.last = {'value': mul: float32[3]}",
         "  4. del meter.old",
