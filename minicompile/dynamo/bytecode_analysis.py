@@ -131,26 +131,31 @@ def prologue_length(instructions):
     return 1 + next(k for k, i in enumerate(instructions) if i.opname == "RESUME")
 
 
-def format_instructions(instructions):
-    """A listing with labels and lines: the same text for the same code on every run."""
+def labels(instructions):
+    """{id of an instruction that others jump or raise to: its label, `L1`, `L2`, ..}."""
     targets = {id(i.argval) for i in instructions if i.is_jump}
     targets |= {id(i.exc.target) for i in instructions if i.exc is not None}
-    names = {}
-    for instruction in instructions:
-        if id(instruction) in targets:
-            names[id(instruction)] = f"L{len(names) + 1}"
+    found = [id(instruction) for instruction in instructions if id(instruction) in targets]
+    return {target: f"L{number}" for number, target in enumerate(found, 1)}
+
+
+def format_instructions(instructions):
+    """A listing with labels and lines: the same text for the same code on every run."""
+    names = labels(instructions)
     lines, last = [], None
     for instruction in instructions:
         label = names.get(id(instruction), "")
         line = instruction.line if instruction.line not in (None, last) else ""
         last = instruction.line or last
         handler = f"   # except -> {names[id(instruction.exc.target)]}" if instruction.exc is not None else ""
-        text = f"{line!s:>5} {label + ':' if label else '':>5} {instruction.opname:<22} {_argument(instruction, names)}"
+        argument = argument_text(instruction, names)
+        text = f"{line!s:>5} {label + ':' if label else '':>5} {instruction.opname:<22} {argument}"
         lines.append((text + handler).rstrip())
     return "\n".join(lines)
 
 
-def _argument(instruction, names):
+def argument_text(instruction, names):
+    """An instruction's argument as its listing shows it; `names` are the labels."""
     if instruction.is_jump:
         return names[id(instruction.argval)]
     if instruction.opname == "CALL":

@@ -232,7 +232,8 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
         with tx.output.fake_mode:
             result = function(*(fake_args[1:] if op == "call_method" else fake_args), **fake_kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        unsupported("data-dependent operator", f"{target} has a result that depends on data: {error}")
+        name = getattr(target, "__name__", target)
+        unsupported("data-dependent operator", f"the result of {name} depends on data: {error}")
     except Exception as error:
         tx.output.operator_error = error
         unsupported("operator raised", f"{getattr(target, '__name__', target)} raised {type(error).__name__}: {error}")

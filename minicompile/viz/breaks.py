@@ -1,0 +1,158 @@
+"""One function with graph breaks: which lines run in which graph, what runs in eager, and the resume functions between.
+
+Goes in: what `minicompile.capture` returned, for one call or for several calls of one function; and pairs of timings.
+Comes out: Pictures.  Mirrors tlparse's list of compiled frames.  Taught in chapter 05.
+"""
+
+import inspect
+import re
+import types
+from html import escape
+
+from ..dynamo.resume_code import is_resume_code
+from . import style
+from .graphs import render, target_name
+from .picture import from_figure
+
+GRAPH, EAGER, PALE = style.STAGE_COLOURS["capture"], style.STAGE_COLOURS["source"], "#f3f3f3"
+
+
+class Part:
+    """One frame of the function: its beginning, or a resume function.  `capture`: None where no call came here."""
+
+    def __init__(self, code):
+        self.code, self.capture = code, None
+        self.is_resume = is_resume_code(code)
+
+    @property
+    def title(self):
+        return self.code.co_qualname.rpartition("<locals>.")[2]
+
+    @property
+    def operations(self):
+        """[(line, name)] of the graph's operations."""
+        module = self.capture and self.capture.graph_module
+        nodes = [node for node in module.graph.nodes if node.op.startswith("call")] if module else []
+        return [(line_of(node), target_name(node.target)) for node in nodes]
+
+    @property
+    def place(self):
+        """The UserPlace in this function where the graph breaks; None where it does not."""
+        error = self.capture and self.capture.break_error
+        return error.places[-1] if error else None
+
+    @property
+    def next_codes(self):
+        """The resume functions that its new bytecode can call."""
+        instructions = self.capture.instructions if self.capture else ()
+        constants = [i.argval for i in instructions if i.opname == "LOAD_CONST"]
+        return [value for value in constants if isinstance(value, types.CodeType) and is_resume_code(value)]
+
+    def lines(self):
+        """What happens here, as (text, colour) rows."""
+        if self.capture is None:
+            return [("not captured yet", PALE)]
+        names = [name for _, name in self.operations]
+        shown = ", ".join(names[:5]) + (f", ... ({len(names)})" if len(names) > 5 else "")
+        rows = [(f"graph: {shown}", GRAPH)] if names else []
+        if self.place is None:
+            return [*rows, ("return", PALE)]
+        source = self.place.lines()[1:2] or ["?"]
+        return [*rows, (f"eager: {shorten(source[0].strip())}", EAGER), (self.capture.break_error.kind, PALE)]
+
+
+def shorten(text, width=34):
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def line_of(node):
+    """The line of the function's own source that an operation comes from (the outermost of its stack)."""
+    found = re.findall(r"line (\d+), in", node.meta.get("stack_trace") or "")
+    return int(found[0]) if found else None
+
+
+def parts_of(captures):
+    """{code: Part} of one function, in the order in which they ran; those that no call came to, last."""
+    parts, root = {}, captures[0].frames[0].code
+    for frame in (frame for captured in captures for frame in captured.frames):
+        if frame.code is root or is_resume_code(frame.code) and frame.code.co_filename == root.co_filename:
+            part = parts.setdefault(frame.code, Part(frame.code))
+            part.capture = part.capture or frame
+    for part in list(parts.values()):
+        for code in part.next_codes:
+            parts.setdefault(code, Part(code))
+    return parts
+
+
+def draw_breaks(fn, *captures, title=""):
+    """The source on the left, each line with the graphs that compute it; the frames on the right, each with its end."""
+    parts = parts_of(captures)
+    numbers = {code: k for k, code in enumerate((c for c, p in parts.items() if p.operations), 1)}
+    lines, first = inspect.getsourcelines(fn)
+    dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.45; fontname="DejaVu Sans";']
+    dot += [f'label="{title}"; labelloc=t; fontsize=14;'] if title else []
+    dot += ['node [shape=plain, fontname="DejaVu Sans", fontsize=12];', f'edge [color="{style.MUTED}", arrowsize=0.7];']
+    dot.append(f"source [label=<{source_table(lines, first, parts, numbers)}>];")
+    ids = {code: f"p{k}" for k, code in enumerate(parts)}
+    for code, part in parts.items():
+        dot.append(f"{ids[code]} [label=<{part_table(part, numbers.get(code))}>];")
+        dot += [f"{ids[code]}:out:e -> {ids[target]}:in:w;" for target in dict.fromkeys(part.next_codes)]
+    dot.append(f"source -> {ids[next(iter(parts))]} [style=dotted, arrowhead=none]; }}")
+    alt = f"{len(parts)} frames of {fn.__qualname__}, {len(numbers)} graphs"
+    return render("\n".join(dot), text_of(parts, numbers), alt)
+
+
+def table(rows):
+    cells = "".join(f"<TR>{row}</TR>" for row in rows)
+    return f'<TABLE BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="4" COLOR="{style.RULE}">{cells}</TABLE>'
+
+
+def cell(text, fill, align="LEFT", font="", port=""):
+    ink = "#ffffff" if fill in (GRAPH, EAGER) else style.INK
+    body = escape(text or " ").replace(" ", "&#160;")
+    return f'<TD PORT="{port}" ALIGN="{align}" BGCOLOR="{fill}"><FONT COLOR="{ink}" {font}>{body}</FONT></TD>'
+
+
+def source_table(lines, first, parts, numbers):
+    """Each line with the numbers of the graphs that compute it, and "eager" where a graph breaks."""
+    rows = []
+    for number, line in enumerate(lines, first):
+        graphs = [str(numbers[c]) for c, p in parts.items() if any(number == at for at, _ in p.operations)]
+        breaks = any(p.place is not None and p.place.positions[0] == number for p in parts.values())
+        mark = ", ".join(graphs) + (" + eager" if graphs and breaks else "eager" if breaks else "")
+        fill = EAGER if breaks else GRAPH if graphs else style.CARD
+        rows.append(cell(mark, fill, "CENTER") + cell(line.rstrip(), style.CARD, font='FACE="DejaVu Sans Mono"'))
+    return table(rows)
+
+
+def part_table(part, number):
+    head = f"{number}: {part.title}" if number else part.title
+    return table(
+        [cell(head, style.CARD, port="in"), *(cell(t, c, port=("out" if c == EAGER else "")) for t, c in part.lines())]
+    )
+
+
+def text_of(parts, numbers):
+    blocks = []
+    for code, part in parts.items():
+        head = f"{numbers[code]}: {part.title}" if code in numbers else part.title
+        ways = [f"    -> {parts[target].title}" for target in dict.fromkeys(part.next_codes)]
+        blocks.append("\n".join([head, *(f"    {text}" for text, _ in part.lines()), *ways]))
+    return "\n".join(blocks)
+
+
+def draw_before_after(rows, title="microseconds a call"):
+    """rows: (label, seconds before, seconds after), drawn as pairs of bars."""
+    import matplotlib.pyplot as plt
+
+    style.use_style()
+    figure, axes = plt.subplots(figsize=(9, 0.46 * len(rows) + 1.1))
+    for k, (_, before, after) in enumerate(reversed(rows)):
+        axes.barh(k + 0.19, before * 1e6, 0.36, color=EAGER, label="with the break" if k == 0 else None)
+        axes.barh(k - 0.19, after * 1e6, 0.36, color=GRAPH, label="mended" if k == 0 else None)
+    axes.set_yticks(range(len(rows)), [label for label, _, _ in reversed(rows)])
+    axes.set_xlabel(title)
+    axes.grid(axis="y", visible=False)
+    axes.legend(loc="lower right")
+    text = "\n".join(f"{label:36s} {before * 1e6:8.1f} {after * 1e6:8.1f}" for label, before, after in rows)
+    return from_figure(figure, f"{'kind':36s} {'before':>8s} {'after':>8s}\n{text}", f"{title}, before and after")
