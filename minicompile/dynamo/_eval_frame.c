@@ -225,6 +225,29 @@ run_entry(PyThreadState *ts, _PyInterpreterFrame *f, PyObject *entry)
     return call_flat(ts, f, PyTuple_GET_ITEM(entry, E_FLAT));
 }
 
+/* The new code of a frame that breaks returns a Continuation: a list, [function, *arguments], to be called next.  We do
+ * that here, when the frame is gone: so each piece of a function is called by the function's own caller, and the stack
+ * is as deep as in eager.  `f` has only been popped where that is not our caller's task. */
+static PyObject *continuation_type;
+
+static PyObject * /* steals result */
+run_continuations(_PyInterpreterFrame *f, PyObject *result)
+{
+    while (result != NULL && Py_IS_TYPE(result, (PyTypeObject *)continuation_type)) {
+        PyObject *call = result, **items = &PyList_GET_ITEM(call, 0), *function = Py_NewRef(items[0]);
+#if PY_VERSION_HEX < 0x030C0000
+        for (int i = 0; f->frame_obj == NULL && i < f->stacktop; i++)
+            Py_CLEAR(f->localsplus[i]);
+#endif
+        tls_handed_over = call;
+        result = PyObject_Vectorcall(function, items + 1, PyList_GET_SIZE(call) - 1, NULL);
+        tls_handed_over = NULL;
+        Py_DECREF(function);
+        Py_DECREF(call);
+    }
+    return result;
+}
+
 /* ---- the cache ----------------------------------------------------------------------------------------------- */
 static PyObject * /* new tuple: `first` (may be NULL), then the entries of `rest` (may be NULL or SKIP) but `without` */
 rebuild(PyObject *first, PyObject *rest, PyObject *without)
@@ -356,10 +379,11 @@ eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
         drop_frame(ts, f);
         return NULL;
     }
-    if (tls_handed_over != NULL) {
-        PyObject *arguments = tls_handed_over;
+    int continues = tls_handed_over != NULL;
+    if (continues) { /* the frame holds the arguments now */
+        PyObject *call = tls_handed_over;
         tls_handed_over = NULL;
-        PyList_SetSlice(arguments, 0, PY_SSIZE_T_MAX, NULL);
+        PyList_SetSlice(call, 0, PY_SSIZE_T_MAX, NULL);
     }
     if (tls_callback == NULL || throwflag)
         return run_default(ts, f, throwflag);
@@ -386,6 +410,8 @@ eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
     if (entry != NULL) {
         result = run_entry(ts, f, entry);
         Py_DECREF(entry);
+        if (!continues)
+            result = run_continuations(f, result);
     }
     else if (PyErr_Occurred())
         drop_frame(ts, f);
@@ -428,20 +454,6 @@ py_call(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames
     PyObject *old = swap_callback(args[0] == Py_None ? NULL : Py_NewRef(args[0]));
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
     Py_XDECREF(swap_callback(old));
-    return result;
-}
-
-static PyObject *
-py_hand_over(PyObject *module, PyObject *arguments)
-{
-    if (!PyList_Check(arguments) || PyList_GET_SIZE(arguments) < 1)
-        return PyErr_Format(PyExc_TypeError, "hand_over([function, *args])");
-    PyObject **items = &PyList_GET_ITEM(arguments, 0), *function = Py_NewRef(items[0]);
-    if (tls_callback != NULL && PyFunction_Check(function)) /* so that the next frame is the function's */
-        tls_handed_over = arguments;
-    PyObject *result = PyObject_Vectorcall(function, items + 1, PyList_GET_SIZE(arguments) - 1, NULL);
-    tls_handed_over = NULL;
-    Py_DECREF(function);
     return result;
 }
 
@@ -521,8 +533,6 @@ py_set_always_call(PyObject *module, PyObject *flag)
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))py_call, METH_FASTCALL | METH_KEYWORDS,
      "call(callback, fn, *args, **kwargs): run fn with the hook set to `callback` on this thread (None: off)"},
-    {"hand_over", py_hand_over, METH_O,
-     "hand_over([function, *args]): call it; the list is emptied when it begins, so that only its frame holds them"},
     {"set_callback", py_set_callback, METH_O,
      "set_callback(callback or None) -> the earlier one.  A thread must not end with one set: prefer `call`."},
     {"skip", py_skip, METH_O, "skip(code): never ask for this code"},
@@ -542,5 +552,11 @@ PyInit__eval_frame(void)
     extra_index = _PyEval_RequestCodeExtraIndex(extra_free);
     if (extra_index < 0)
         return PyErr_Format(PyExc_RuntimeError, "no co_extra slot left in this interpreter");
-    return PyModule_Create(&definition);
+    PyType_Slot slots[] = {{0, NULL}};
+    PyType_Spec spec = {"minicompile.dynamo._eval_frame.Continuation", 0, 0, Py_TPFLAGS_DEFAULT, slots};
+    continuation_type = PyType_FromSpecWithBases(&spec, (PyObject *)&PyList_Type);
+    PyObject *module = continuation_type != NULL ? PyModule_Create(&definition) : NULL;
+    if (module != NULL && PyModule_AddObjectRef(module, "Continuation", continuation_type) < 0)
+        Py_CLEAR(module);
+    return module;
 }

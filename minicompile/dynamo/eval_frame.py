@@ -24,7 +24,6 @@ from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
 from .guards import frame_arguments
 from .output_graph import OutputGraph
-from .resume import Continuation, run_resume_functions
 from .resume_code import is_resume_code, resumes_in_loop
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 from .variables.varying import add_varying
@@ -330,7 +329,3 @@ def reset():
     for code in frame_states.codes():
         _eval_frame.reset(code)
     frame_states.clear()
-
-
-for _helper in (run_resume_functions, Continuation.__init__):
-    _eval_frame.skip(_helper.__code__)

@@ -5,11 +5,10 @@ Comes out: new code: graph call -> stack and locals again -> side effects -> the
 the resume function, which is an ordinary function that the hook captures in its turn. Mirrors
 `torch/_dynamo/resume_execution.py` and `output_graph.py`.  Taught in chapter 05.
 
-Resume functions do not nest: each returns a `Continuation` in place of calling the next, and the frame that broke first
-runs them in a loop (`run_resume_functions`), so that a loop with a break in its body needs no deeper stack.
+Resume functions do not nest: a frame that breaks returns a `Continuation`, [resume function, *arguments], and the frame
+hook calls that in the frame's place: whoever looks at the stack sees one frame of the user's function, as in eager.
 """
 
-import dataclasses
 import types
 from dataclasses import replace
 
@@ -21,30 +20,11 @@ from .bytecode import ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
-from .resume_code import is_resume_code, origin_of, resume_code
+from .resume_code import origin_of, resume_code
 from .symbolic_convert import UnboundVariable
 from .variables.base import LazyVariable
 
 
-@dataclasses.dataclass
-class Continuation:
-    """Returned by a resume function whose frame breaks again: what to call next."""
-
-    call: list  # [function, *arguments]
-
-
-def run_resume_functions(call):
-    """Run a resume function and those that follow it; returns what the user's function returns.
-
-    What it is given is then held by the function's own frame alone: a value that the program drops, dies.
-    """
-    result = _eval_frame.hand_over(call)
-    while type(result) is Continuation:
-        result = _eval_frame.hand_over(result.call)
-    return result
-
-
-# --- the end of a capture -------------------------------------------------------------------------------
 def prologue_of(tx):
     return [replace(instruction) for instruction in tx.instructions[: prologue_length(tx.instructions)]]
 
@@ -194,7 +174,7 @@ def _handler_copy(everything, eager):
 
 
 def _call_resume(tx, number, bound, origin):
-    """Store the stack, call the resume function at instruction `number` with stack and locals, return its result."""
+    """Store the stack, and return what calls the resume function at instruction `number` with stack and locals."""
     place = origin.places[number]
     names = tuple(names_kept(tx, number))
     first = origin.code.co_varnames[:1]
@@ -204,7 +184,7 @@ def _call_resume(tx, number, bound, origin):
     codegen = PyCodegen(tx.output, tx.code)
     for k in reversed(range(len(bound))):
         codegen.store_fast(f"__stack_{k}")
-    codegen.push_function(Continuation if is_resume_code(tx.code) else run_resume_functions)
+    codegen.push_function(_eval_frame.Continuation)
     for name in code.co_freevars:
         codegen.emit("LOAD_CLOSURE", name)
     if code.co_freevars:
