@@ -207,6 +207,13 @@ class PyCodegen:
     def write_global(self, source, name, value):
         """A global of the frame itself (source None), or of the module whose dict is at `source`."""
         deleted = value is self.side_effects.DELETED
+        namespace = self.output.function.__globals__ if source is None else source.value
+        if deleted and name not in namespace:  # set and deleted again
+            self.push_function(dict.pop)
+            for constant in (namespace, name, None):
+                self.load_const(constant)
+            self.call_function(3)
+            return self.pop_top()
         if source is None:
             if not deleted:
                 self(value)

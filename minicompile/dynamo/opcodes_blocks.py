@@ -12,13 +12,17 @@ class BlockOpcodes:
 
     # --- exceptions ---------------------------------------------------------------------------------
     def handled_exception(self):
-        """What `raise` without arguments raises again: the innermost exception being handled here or by a caller."""
+        """What `raise` without arguments raises again: the innermost exception being handled here or by a caller.
+
+        None where there is none; what the caller of the compiled frame itself handles is guarded.
+        """
         frame = self
         while frame is not None:
             if frame.handling:
                 return frame.handling[-1]
             frame = frame.parent
-        return None
+        outer = self.output.outer_exception
+        return None if self.is_none(outer.realize()) else outer
 
     def RAISE_VARARGS(self, instruction):
         cause = self.pop() if instruction.arg == 2 else None
@@ -26,7 +30,7 @@ class BlockOpcodes:
             current = self.handled_exception()
             if current is None:
                 self.raise_observed(RuntimeError, "No active exception to reraise")
-            raise ObservedException(current, chained=True)
+            raise ObservedException(current.realize(), again=self)
         raise ObservedException(self.as_exception(self.pop(), cause))
 
     def as_exception(self, value, cause):
@@ -38,16 +42,28 @@ class BlockOpcodes:
             value.set_context(self, "__cause__", None if self.is_none(cause) else self.exception_instance(cause))
         return value
 
-    def chain(self, observed):
-        """What is raised, by whatever instruction, while an exception is handled has that one as its context."""
-        context, raised = self.handled_exception(), observed.variable
-        if not observed.chained and context is not None and context is not raised:
-            raised.set_context(self, "__context__", context)
-            while (earlier := self.side_effects.load_attr(context, "__context__")) is not None:
-                if earlier is raised:  # no cycles: the chain ends where the exception stands in it already
-                    return context.set_context(self, "__context__", None)
-                context = earlier
-        observed.chained = True
+    def passes_through(self, instruction, observed):
+        """An exception was raised by this instruction, or by what it called: the frame joins its traceback."""
+        if observed.again is not self:
+            observed.variable.passed(self, instruction)
+        if not observed.has_context:
+            observed.has_context = True
+            self.set_context(observed.variable)
+
+    def set_context(self, value):
+        """The exception being handled is the context of a new one (and no longer has that one among its own)."""
+        handled = self.handled_exception()
+        if handled is None or handled.realize() is value:
+            return
+        link = handled = handled.realize()
+        chain = []
+        while not self.is_none(context := link.var_getattr(self, "__context__").realize()) and link not in chain:
+            if context is value:
+                link.set_context(self, "__context__", None)
+                break
+            chain.append(link)
+            link = context
+        value.set_context(self, "__context__", handled)
 
     def exception_instance(self, value):
         is_class = issubclass(value.python_type(), type)
@@ -65,10 +81,16 @@ class BlockOpcodes:
 
     def CHECK_EXC_MATCH(self, instruction):
         wanted = self.pop()
-        self.push(self.build(issubclass(self.stack[-1].realize().python_type(), wanted.as_python_constant())))
+        classes = wanted.unpack(self) if issubclass(wanted.python_type(), tuple) else [wanted]
+        for cls in classes:
+            if not issubclass(cls.python_type(), type) or not issubclass(cls.as_python_constant(), BaseException):
+                text = "catching classes that do not inherit from BaseException is not allowed"
+                self.raise_observed(TypeError, text)
+        mro = self.stack[-1].realize().python_type().__mro__
+        self.push(self.build(any(cls.as_python_constant() in mro for cls in classes)))
 
     def RERAISE(self, instruction):
-        raise ObservedException(self.pop(), chained=True)
+        raise ObservedException(self.pop(), again=self)
 
     def CALL_INTRINSIC_1(self, instruction):
         """Number 3 ends a generator's body from 3.12 on: a StopIteration that would leave it becomes a RuntimeError."""
@@ -93,8 +115,10 @@ class BlockOpcodes:
 
     def WITH_EXCEPT_START(self, instruction):
         """Stack: exit, lasti, previous exception, exception."""
+        from .variables.exceptions import TracebackVariable
+
         exception = self.stack[-1].realize()
-        arguments = [self.build(exception.python_type()), exception, self.build(None)]
+        arguments = [self.build(exception.python_type()), exception, TracebackVariable()]
         self.push(self.stack[-4].realize().call_function(self, arguments, {}))
 
     # --- match statements ---------------------------------------------------------------------------

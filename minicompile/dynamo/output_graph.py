@@ -8,6 +8,7 @@ Mirrors `torch/_dynamo/output_graph.py`.  Taught in chapter 03.
 import dataclasses
 import functools
 import linecache
+import sys
 
 import torch
 from torch import fx
@@ -18,8 +19,13 @@ from .. import config, errors, record
 from . import _eval_frame, builder, nested_graphs
 from .guards import GuardSet
 from .side_effects import SideEffects
-from .source import Source
+from .source import CallSource, ConstantSource, Source
 from .variables.base import LazyVariable
+
+
+def exception_of(interpreter):
+    """What the caller of a frame handles while it runs."""
+    return interpreter.exception()
 
 
 @dataclasses.dataclass
@@ -48,6 +54,7 @@ class OutputGraph:
         self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker)
         self.current_translator = None  # the innermost frame being run
         self.root_cells = {}
+        self.outer_exception = LazyVariable(self, sys.exception(), CallSource(ConstantSource(sys, "sys"), exception_of))
         self.operator_error = None  # what the last operator raised on fake tensors
         self.graph_module = None
         self.constants = {}  # attributes of the GraphModule: tensors made outside the graph, nested graphs
@@ -174,7 +181,7 @@ class OutputGraph:
         for owner in (self.side_effects, *(tracker for _, tracker in self.variables_by_id.values())):
             vars(owner).clear()
         self.variables_by_id.clear()
-        self.inputs, self.root_cells, self.operator_error = [], {}, None
+        self.inputs, self.root_cells, self.operator_error, self.outer_exception = [], {}, None, None
         frame = self.current_translator
         while frame is not None:
             for values in (frame.arguments, frame.locals, frame.cells, frame.stack, frame.handling, frame.raised_at):

@@ -96,7 +96,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             method(instruction)
         except ObservedException as observed:
             self.output.current_translator = self
-            self.chain(observed)
+            self.passes_through(instruction, observed)
             self.unwind(instruction, observed)
         except errors.Unsupported as error:
             if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):
@@ -249,7 +249,9 @@ class InstructionTranslator(InstructionTranslatorBase):
         return any(self.locals.get(name) is not tracker for name, tracker in self.arguments.items())
 
     def unwind(self, instruction, observed):
-        self.raised_at.setdefault(observed.variable, self.step_number)
+        """One that is raised in a handler counts for the exception that brought us there: a break must come before."""
+        step = self.raised_at[self.handling[0]] if self.handling else self.step_number
+        self.raised_at.setdefault(observed.variable, step)
         super().unwind(instruction, observed)
 
 

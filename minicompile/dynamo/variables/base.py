@@ -10,22 +10,28 @@ in place after `tx.side_effects.mutated(self)`.  A break re-runs capture from th
 be undone.
 """
 
-from ..break_kinds import break_error
+from ... import errors
+from ..break_kinds import BREAK_KINDS, break_error
 
 
 class ObservedException(Exception):
     """The captured program raises: `variable` is the tracker of its exception object.
 
-    chained: whether its `__context__` is settled; raising again, with `raise` alone, leaves it as it is.
+    again: the frame that raises anew what it caught, which leaves context and traceback as they are.
     """
 
-    def __init__(self, variable, chained=False):
+    def __init__(self, variable, again=None):
         super().__init__(repr(variable))
-        self.variable, self.chained = variable, chained
+        self.variable, self.again = variable, again
+        self.has_context = again is not None
 
 
-class NotConstant(Exception):
-    """`as_python_constant` on a value that is not known at capture time."""
+class NotConstant(errors.Unsupported):
+    """`as_python_constant` on a value that is not known at capture time: a break, where nobody expects it."""
+
+    def __init__(self, variable):
+        kind = "builtin on an unknown value"
+        super().__init__(kind, f"a constant is needed, not a {type(variable).__name__}", BREAK_KINDS[kind].hint)
 
 
 def unsupported(kind, explanation, hint=""):

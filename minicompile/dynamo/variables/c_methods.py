@@ -32,8 +32,12 @@ class BoundDescriptorVariable(VariableTracker):
         return tx.build(self.descriptor).var_getattr(tx, name)
 
     def reconstruct(self, codegen):
+        codegen.push_function(self.descriptor.__get__)  # by its name an override would be found
+        class_method = isinstance(self.descriptor, types.ClassMethodDescriptorType)
+        if class_method:
+            codegen.load_const(None)
         codegen(self.instance)
-        codegen.load_attr(self.descriptor.__name__)
+        codegen.call_function(2 if class_method else 1)
 
     def children(self):
         return (self.instance,)

@@ -67,7 +67,7 @@ class UserDefinedClassVariable(VariableTracker):
         if found.name == "__dict__":
             names = [name for name in self.value.__dict__ if name not in ("__dict__", "__weakref__")]
             return MappingProxyVariable(self.namespace(tx, names))
-        return tx.build(getattr(self.value, found.name))
+        return tx.fold_python(getattr, [self.value, found.name], {})
 
     def namespace(self, tx, names):
         """A dict with the contents of the class's own `__dict__`."""
@@ -118,7 +118,9 @@ class UserDefinedClassVariable(VariableTracker):
         return handler(self, tx, args, kwargs)
 
     def type_setattr(self, tx, args, kwargs):
-        self.store(tx, args[0].as_python_constant(), args[1])
+        from .questions import attribute_name
+
+        self.store(tx, attribute_name(tx, args[0], "attribute name must be string"), args[1])
         return tx.build(None)
 
     def type_eq(self, tx, args, kwargs):
@@ -159,7 +161,7 @@ class UserDefinedClassVariable(VariableTracker):
         new = class_lookup(tx, self.value, "__new__")
         instance = descriptor_get(tx, new, None).call_function(tx, [self, *args], kwargs).realize()
         cls = instance.python_type()
-        if issubclass(cls, self.value):
+        if self.value in cls.__mro__:
             init = class_lookup(tx, cls, "__init__")
             result = descriptor_get(tx, init, instance).call_function(tx, list(args), kwargs).realize()
             if not result.is_python_constant() or result.as_python_constant() is not None:
@@ -271,7 +273,7 @@ class SuperVariable(VariableTracker):
 
     def var_getattr(self, tx, name):
         instance, start = self.instance, self.instance.python_type()
-        if not issubclass(start, self.cls):  # `super(C, cls)` in a class method or in `__new__`
+        if self.cls not in start.__mro__:  # `super(C, cls)` in a class method or in `__new__`
             instance, start = None, self.instance.as_python_constant()
         found = class_lookup(tx, start, name, after=self.cls) if name != "__class__" else None
         if found is None:

@@ -70,17 +70,17 @@ def make_deque(tx, iterable=None, maxlen=NONE):
 
 
 @handles(dict)
-def make_dict(tx, *args, **kwargs):
+def make_dict(tx, /, *args, **kwargs):
     return fill_dict(tx, DictVariable(), args, kwargs)
 
 
 @handles(collections.OrderedDict)
-def make_ordered_dict(tx, *args, **kwargs):
+def make_ordered_dict(tx, /, *args, **kwargs):
     return fill_dict(tx, DictVariable(cls=collections.OrderedDict), args, kwargs)
 
 
 @handles(collections.defaultdict)
-def make_default_dict(tx, factory=NONE, *args, **kwargs):
+def make_default_dict(tx, factory=NONE, /, *args, **kwargs):
     return fill_dict(tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs)
 
 
@@ -185,7 +185,7 @@ def make_reversed(tx, sequence):
 def combinatorial(function):
     """These read all their input first, so the original does the work, on trackers."""
 
-    def handler(tx, *args, **kwargs):
+    def handler(tx, /, *args, **kwargs):
         count = 1 if function is not itertools.product else len(args)
         pools = [pool.unpack(tx) for pool in args[:count]]
         rest = [plain(tx, a) for a in args[count:]]
@@ -204,7 +204,7 @@ for _name in ("product", "permutations", "combinations", "combinations_with_repl
 def conversion(cls, *methods):
     """`int(x)`, `float(x)`, ... : folded, or by the first special method that the class of x has."""
 
-    def handler(tx, *args, **kwargs):
+    def handler(tx, /, *args, **kwargs):
         if tx.can_fold(None, args, kwargs):
             return tx.fold(cls, args, kwargs)
         value = args[0].realize()
@@ -233,7 +233,7 @@ def make_round(tx, number, *digits):
 
 
 @handles(str)
-def make_text(tx, *args, **kwargs):
+def make_text(tx, /, *args, **kwargs):
     if tx.can_fold(None, args, kwargs):
         return tx.fold(str, args, kwargs)
     value = args[0].realize()

@@ -263,7 +263,7 @@ class DictVariable(BuiltinObject):
     def method_fromkeys(self, tx, *args):
         return tx.call(self.cls.fromkeys, *args)
 
-    def method_update(self, tx, *others, **named):
+    def method_update(self, tx, /, *others, **named):
         if len(others) > 1:
             tx.raise_observed(TypeError, f"update expected at most 1 argument, got {len(others)}")
         for other in others:

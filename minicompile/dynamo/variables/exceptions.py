@@ -5,8 +5,13 @@ ObservedException carries through the captured program, and which is built anew 
 Mirrors `torch/_dynamo/variables/misc.py` (ExceptionVariable).  Taught in chapter 06.
 """
 
+import sys
+import types
+
+from .. import _eval_frame
 from ..builder import wraps_if
-from .base import unsupported
+from ..bytecode import CallArguments, Instruction, assemble
+from .base import VariableTracker, unsupported
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
@@ -21,6 +26,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
     def __init__(self, cls, args, value=None, source=None):
         super().__init__(cls, value, source)
         self.args = list(args)
+        self.frames = []  # of its traceback: (code, positions, globals), outermost first
 
     def __repr__(self):
         return f"{self.cls.__name__}({', '.join(map(repr, self.args))})"
@@ -31,6 +37,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
     # --- attributes in C ----------------------------------------------------------------------------
     def c_attribute(self, tx, found):
         name = found.name
+        if name == "__traceback__" and self.frames:
+            unsupported("introspection", "the traceback of an exception is not known during capture")
         pending = tx.side_effects.load_attr(self, name)
         if pending is not None and pending is not tx.side_effects.DELETED:
             return pending
@@ -38,8 +46,6 @@ class ExceptionVariable(UserDefinedObjectVariable):
             return tx.build_tuple(list(self.args))
         if name in NOTED and self.value is None:
             return tx.build(NOTED[name])
-        if name == "__traceback__":
-            unsupported("introspection", "the traceback of an exception is not known during capture")
         if (found.owner, name) in POSITIONS and self.value is None:
             position = POSITIONS[found.owner, name]
             return self.args[position] if position < len(self.args) else tx.build(None)
@@ -73,6 +79,12 @@ class ExceptionVariable(UserDefinedObjectVariable):
         found = type_lookup(BaseException, name)
         self.store_c_attribute(tx, found, value if value is not None else tx.build(None))
 
+    def passed(self, frame, instruction):
+        """A frame that it leaves, or that catches it, comes in front of those that it has left before."""
+        if frame.side_effects.load_attr(self, "__traceback__") is not None:
+            unsupported("introspection", "an exception with a traceback is raised")
+        self.frames.insert(0, (frame.code, instruction.positions, frame.globals_dict))
+
     # --- methods in C -------------------------------------------------------------------------------
     def call_descriptor(self, tx, descriptor, args, kwargs):
         name, owner = descriptor.__name__, descriptor.__objclass__
@@ -81,6 +93,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
         if name == "__init__":
             return self.c_init(tx, args, kwargs)
         if name == "with_traceback":
+            tx.side_effects.store_attr(self, "__traceback__", args[0])
             return self
         if name == "add_note":
             return self.add_note(tx, *args)
@@ -97,6 +110,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
         for name in kwargs:
             if name not in allowed:
                 tx.raise_observed(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
+        if issubclass(self.cls, PARTICULAR):
+            make_real(tx, self.cls, args, kwargs)  # complains
         self.args = list(args)
         for name, value in kwargs.items():
             tx.side_effects.store_attr(self, name, value)
@@ -119,6 +134,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
     def reconstruct(self, codegen):
         """`cls.__new__(cls, *args)` as the builtin base does it; attributes of the instance are set afterwards."""
         base = base_of(self.cls)
+        if self.frames:
+            codegen.push_function(with_traceback)
         codegen.push_function(base if base is self.cls else new_like)
         if base is not self.cls:
             codegen.load_const(self.cls)
@@ -126,9 +143,43 @@ class ExceptionVariable(UserDefinedObjectVariable):
         for arg in self.args:
             codegen(arg)
         codegen.call_function(len(self.args) + (0 if base is self.cls else 2))
+        if self.frames:
+            codegen.load_const(tuple(stand_in(*frame) for frame in self.frames))
+            codegen.call_function(2)
 
     def children(self):
         return tuple(self.args)
+
+
+class TracebackVariable(VariableTracker):
+    """The traceback that `__exit__` and `sys.exc_info()` give: there is one, and capture knows nothing else of it."""
+
+    def python_type(self):
+        return types.TracebackType
+
+    def reconstruct(self, codegen):
+        unsupported("introspection", "the traceback of an exception is not known during capture")
+
+
+def stand_in(code, positions, globals_dict):
+    """A function that returns its frame, which looks as one of `code` at these positions."""
+    body = [Instruction("RESUME", 0), Instruction("LOAD_CONST", None, sys._getframe)]
+    body += [Instruction("CALL", None, CallArguments(0)), Instruction("RETURN_VALUE")]
+    for instruction in body:
+        instruction.positions = positions
+    names = {name: getattr(code, name) for name in ("co_name", "co_qualname", "co_filename", "co_firstlineno")}
+    fake = assemble(body, with_traceback.__code__, co_argcount=0, co_varnames=(), co_consts=(), **names)
+    _eval_frame.skip(fake)
+    return types.FunctionType(fake, globals_dict)
+
+
+def with_traceback(exception, frames):
+    """What capture raised and caught gets the traceback that it would have: the same lines of the same functions."""
+    traceback = None
+    for function in reversed(frames):
+        frame = function()
+        traceback = types.TracebackType(traceback, frame, frame.f_lasti, frame.f_lineno)
+    return exception.with_traceback(traceback)
 
 
 def base_of(cls):
@@ -143,8 +194,27 @@ def new_like(cls, base, *args):
     return exception
 
 
+PARTICULAR = (UnicodeError, OSError, SyntaxError)  # these look at their arguments
+
+
+def make_real(tx, cls, args, kwargs):
+    """The exception of the builtin base itself, which the program hears refuse its arguments."""
+    if not tx.can_fold(None, args, kwargs):
+        unsupported("class written in C", f"{cls.__name__} of values that are not known during capture")
+    try:
+        return base_of(cls)(
+            *(a.as_python_constant() for a in args), **{k: v.as_python_constant() for k, v in kwargs.items()}
+        )
+    except Exception as error:
+        tx.raise_python_exception(error)
+
+
 def new_exception(tx, cls, args):
-    """`BaseException.__new__(cls, *args)`."""
+    """`BaseException.__new__(cls, *args)`; an OSError becomes the class for its number."""
+    if issubclass(cls, BaseExceptionGroup):
+        unsupported("class written in C", f"a {cls.__name__} holds other exceptions")
+    if cls is OSError:
+        cls = type(make_real(tx, cls, args, {}))
     exception = ExceptionVariable(cls, args)
     tx.side_effects.new_object(exception)
     return exception

@@ -69,7 +69,7 @@ class PartialVariable(VariableTracker):
         codegen.call_function(len(self.children()), tuple(self.keywords))
 
 
-def make_partial(tx, function, *args, **kwargs):
+def make_partial(tx, function, /, *args, **kwargs):
     function = function.realize()
     if isinstance(function, PartialVariable):  # CPython flattens too
         return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})

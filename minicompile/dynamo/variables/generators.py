@@ -80,7 +80,7 @@ class GeneratorVariable(VariableTracker):
         except ObservedException as wrapped:
             wrapped.variable.set_context(tx, "__cause__", observed.variable)
             wrapped.variable.set_context(tx, "__context__", observed.variable)
-            wrapped.chained = True
+            wrapped.has_context = True
             raise
 
     # --- methods ------------------------------------------------------------------------------------

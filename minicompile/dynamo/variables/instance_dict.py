@@ -106,7 +106,7 @@ class InstanceDictVariable(VariableTracker):
             tx.raise_observed(KeyError, name.as_python_constant())
         return found or default
 
-    def method_update(self, tx, *args, **kwargs):
+    def method_update(self, tx, /, *args, **kwargs):
         changes = tx.call(dict, *args)
         for name in changes.unpack(tx):
             self.method___setitem__(tx, name, changes.call_method(tx, "__getitem__", [name], {}))

@@ -275,7 +275,7 @@ class UserDefinedObjectVariable(VariableTracker):
         except TypeError as error:
             tx.raise_observed(TypeError, str(error))
 
-    def object_init(self, tx, *args, **kwargs):
+    def object_init(self, tx, /, *args, **kwargs):
         new, init = type_lookup(self.cls, "__new__"), type_lookup(self.cls, "__init__")
         if (args or kwargs) and (init.owner is not object or new.owner is object):
             word = "object" if init.owner is not object else self.cls.__name__

@@ -56,10 +56,13 @@ def is_not_implemented(variable):
     return isinstance(variable, ConstantVariable) and variable.value is NotImplemented
 
 
+ABSENT = object()
+
+
 def slot(cls, method):
-    """The special method of a class, not of its metaclass; None if there is none."""
+    """The special method of a class, not of its metaclass; ABSENT if there is none."""
     found = type_lookup(cls, method)
-    return None if found is None else found.attribute
+    return ABSENT if found is None else found.attribute
 
 
 def attempt(tx, variable, method, other):
@@ -70,8 +73,10 @@ def attempt(tx, variable, method, other):
     if method == "__ne__" and found is object.__ne__ and slot(variable.python_type(), "__eq__") is not object.__eq__:
         answer = attempt(tx, variable, "__eq__", other)
         return answer if is_not_implemented(answer) else boolean(not tx.truth(answer))
-    if found is None or found is slot(object, method):
+    if found is ABSENT or found is slot(object, method):
         return ConstantVariable(NotImplemented)
+    if found is None:  # `__iadd__ = None` in a class takes the operator away
+        tx.raise_observed(TypeError, "'NoneType' object is not callable")
     return variable.call_method(tx, method, [other], {}).realize()
 
 
@@ -81,7 +86,7 @@ def by_protocol(tx, left, right, method, reflected):
     attempts = [(left, method, right)]
     if left_type is not right_type or reflected in COMPARE_METHODS:
         attempts.append((right, reflected, left))
-        if left_type is not right_type and issubclass(right_type, left_type):
+        if left_type is not right_type and left_type in right_type.__mro__:
             overrides = slot(right_type, reflected) is not slot(left_type, reflected)
             if overrides or reflected in COMPARE_METHODS:
                 attempts.reverse()

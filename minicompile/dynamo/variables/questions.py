@@ -13,6 +13,7 @@ import typing
 
 import torch
 
+from ..source import CallSource, ConstantSource
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
@@ -32,7 +33,7 @@ def handles(function):
 
 # --- classes --------------------------------------------------------------------------------------------
 @handles(type)
-def type_of(tx, *args, **kwargs):
+def type_of(tx, /, *args, **kwargs):
     if len(args) != 1 or kwargs:
         unsupported("class definition", "type(name, bases, namespace) during capture")
     return tx.build(args[0].python_type())
@@ -73,6 +74,12 @@ def is_subclass(tx, cls, classes):
 def is_kind(tx, value, cls, candidate, hook, check):
     """Ask the candidate's metaclass, as CPython does; a hook written in Python is inlined."""
     meta = type(candidate)
+    if meta is type and candidate in cls.__mro__:
+        return True
+    if check is isinstance and type_lookup(cls, "__class__").owner is not object:  # a proxy says what it stands for
+        cls = value.var_getattr(tx, "__class__").as_python_constant()
+    if meta is abc.ABCMeta:
+        return is_registered(tx, cls, candidate)
     if meta in PLAIN_METAS:
         return issubclass(cls, candidate)
     if isinstance(value, TensorVariable) and meta is type(torch.FloatTensor):
@@ -88,6 +95,22 @@ def is_kind(tx, value, cls, candidate, hook, check):
     if function in (type.__instancecheck__, type.__subclasscheck__, abc.ABCMeta.__instancecheck__):
         return issubclass(cls, candidate)
     unsupported("method written in C", f"{check.__name__}() asks {meta.__name__}.{hook}")
+
+
+def is_registered(tx, cls, candidate):
+    """What an abstract base class says; "no" holds until some class is registered somewhere."""
+    hook = getattr(candidate.__subclasshook__, "__func__", None)  # None: object's own
+    if hook is not None and hook.__module__.partition(".")[0] not in sys.stdlib_module_names:
+        unsupported("function left to eager", f"{candidate.__qualname__}.__subclasshook__ decides")
+    answer = issubclass(cls, candidate)
+    if not answer:
+        tx.guard("equals", CallSource(ConstantSource(abc, "abc"), registrations), abc.get_cache_token())
+    return answer
+
+
+def registrations(module):
+    """A number that grows with each `register` of an abstract base class."""
+    return module.get_cache_token()
 
 
 @handles(callable)
@@ -160,11 +183,13 @@ def thread_id(tx):
 
 @handles(sys.exc_info)
 def exception_info(tx):
-    """Of the exception being handled; its traceback is not known during capture."""
+    """Of the exception being handled."""
+    from .exceptions import TracebackVariable
+
     current = tx.handled_exception()
     if current is None:
         return tx.build((None, None, None))
-    return tx.build_tuple([tx.build(current.realize().python_type()), current, tx.build(None)])
+    return tx.build_tuple([tx.build(current.realize().python_type()), current, TracebackVariable()])
 
 
 @handles(sys.exception)

@@ -1,0 +1,311 @@
+"""What CPython's own regression tests found different, one test a kind: see tests/cpython."""
+
+import abc
+import sys
+import traceback
+
+import pytest
+import torch
+from worlds import same
+
+import minicompile
+
+X = torch.ones(2)
+
+
+@minicompile.disable
+def breaking(*values):
+    return values
+
+
+def both(function, *args, fullgraph=False):
+    """What it returns, in eager and compiled."""
+    compiled = minicompile.compile(function, backend="eager", fullgraph=fullgraph)
+    return function(*args), compiled(*args)
+
+
+# --- exceptions ---------------------------------------------------------------------------------------------------
+def raises_while_its_caller_handles(x):
+    try:
+        raise KeyError(1)
+    except KeyError as error:
+        return x + 1, error.__context__
+
+
+def test_the_exception_that_the_caller_handles_is_the_context():
+    compiled = minicompile.compile(raises_while_its_caller_handles, backend="eager", fullgraph=True)
+    assert compiled(X)[1] is None
+    for _ in range(2):
+        try:
+            raise ValueError
+        except ValueError as error:
+            assert compiled(X)[1] is error
+    assert compiled(X)[1] is None
+
+
+def reraises(x):
+    try:
+        raise
+    except RuntimeError as error:
+        return x, str(error)
+    except ZeroDivisionError as error:
+        return x + 1, str(error)
+
+
+def test_a_bare_raise_raises_what_the_caller_handles():
+    want = both(reraises, X)
+    assert want[0][1] == want[1][1] == "No active exception to reraise"
+    compiled = minicompile.compile(reraises, backend="eager")
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError:
+        assert compiled(X)[1] == "division by zero"
+
+
+def test_contexts_of_exceptions_that_operations_raise():
+    def f(x):
+        found = []
+        try:
+            try:
+                raise IndexError("first")
+            except IndexError:
+                {}["missing"]
+        except KeyError as error:
+            found += [type(error.__context__), error.__cause__]
+        try:
+            try:
+                raise TypeError("first")
+            except TypeError as first:
+                try:
+                    raise ValueError
+                except ValueError:
+                    raise first
+        except TypeError as error:
+            found += [type(error.__context__), error.__context__.__context__]
+        return x + len(found), found
+
+    same(lambda: (f, [(X,)]))
+
+
+def test_a_break_in_the_handler_of_what_was_raised_in_a_handler():
+    def f(x):
+        try:
+            try:
+                raise TypeError("inner")
+            except TypeError:
+                raise ValueError("outer") from None
+        except ValueError as error:
+            breaking(error)
+            return x, type(error.__context__), error.__cause__, error.__suppress_context__
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:] == (TypeError, None, True)
+
+
+def test_only_exception_classes_can_be_caught():
+    def catches(kind):
+        def f(x):
+            try:
+                try:
+                    raise KeyError
+                except kind:
+                    return x
+            except TypeError as error:
+                return x, str(error)
+
+        return f
+
+    for kind in ("text", (ValueError, int), ValueError()):
+        same(lambda kind=kind: (catches(kind), [(X,)]))
+
+
+def test_exceptions_that_look_at_their_arguments():
+    def f(x):
+        found = []
+        for make in (UnicodeDecodeError, lambda: OSError(2, "gone"), lambda: FileNotFoundError(13, "x")):
+            try:
+                raise make()
+            except Exception as error:
+                found += [type(error), str(error)]
+        return x, found
+
+    same(lambda: (f, [(X,)]))
+
+    def group(x):
+        try:
+            breaking(BaseExceptionGroup())
+        except TypeError as error:
+            return x, str(error)
+
+    want, got = both(group, X)
+    assert want[1] == got[1]
+
+
+def looks_up(key):
+    table = {}
+    return table[key]
+
+
+def test_a_kept_exception_has_its_traceback():
+    def f(x):
+        try:
+            looks_up(3)
+        except KeyError as error:
+            kept = error
+        try:
+            raise kept
+        except KeyError:
+            pass
+        return x + 1, kept
+
+    def story(result):
+        entries = traceback.extract_tb(result[1].__traceback__)
+        return [(entry.name, entry.lineno, entry.end_lineno, entry.colno, entry.end_colno) for entry in entries]
+
+    want, got = map(story, both(f, X, fullgraph=True))
+    assert want == got and [entry[0] for entry in got] == ["f", "f", "looks_up"]
+
+
+def test_the_traceback_is_never_none_where_there_is_one():
+    class Manager:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, trace):
+            self.seen = trace is None, isinstance(trace, type(None))
+            return True
+
+    def f(x):
+        manager = Manager()
+        with manager:
+            raise KeyError
+        try:
+            raise KeyError
+        except KeyError:
+            info = sys.exc_info()[2] is None
+        return x, manager.seen, info
+
+    same(lambda: (f, [(X,)]))
+
+
+# --- lookup of methods --------------------------------------------------------------------------------------------
+def test_a_method_of_super_stays_the_one_of_super_behind_a_break():
+    class Base(list):
+        def __init__(self, *args):
+            breaking()
+            super().__init__(*breaking(args)[0])
+            self.extra = len(self)
+
+    def f(x):
+        made = Base([1, 2])
+        convert = int.from_bytes
+        breaking()
+        return x, list(made), made.extra, convert(b"\x02", "little")
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:] == ([1, 2], 2, 2)
+
+
+def test_a_special_method_that_is_none_takes_the_operator_away():
+    class Base:
+        def __add__(self, other):
+            return "added"
+
+    class Without(Base):
+        __iadd__ = None
+
+    def f(x):
+        value = Without()
+        try:
+            value += 1
+        except TypeError as error:
+            return x, str(error), value + 1
+
+    same(lambda: (f, [(X,)]))
+
+
+def test_a_virtual_subclass_does_not_go_first_in_a_comparison():
+    order = []
+
+    class Left(abc.ABC):  # noqa: B024
+        def __eq__(self, other):
+            order.append("left")
+            return NotImplemented
+
+    class Right:
+        def __eq__(self, other):
+            order.append("right")
+            return NotImplemented
+
+    Left.register(Right)
+
+    def f(x):
+        return x, Left() == Right(), isinstance(Right(), Left)
+
+    (_, *want), (_, *got) = both(f, X)
+    assert want == got == [False, True] and order == ["left", "right"] * 2
+
+
+# --- classes ------------------------------------------------------------------------------------------------------
+def test_what_is_no_subclass_may_become_one():
+    class Abstract(abc.ABC):  # noqa: B024
+        pass
+
+    class Late:
+        pass
+
+    compiled = minicompile.compile(lambda x, value: (x, isinstance(value, Abstract)), backend="eager")
+    assert compiled(X, Late())[1] is False
+    Abstract.register(Late)
+    assert compiled(X, Late())[1] is True
+
+
+def test_a_subclass_hook_of_the_program_runs_as_part_of_it():
+    asked = []
+
+    class Abstract(abc.ABC):  # noqa: B024
+        @classmethod
+        def __subclasshook__(cls, other):
+            asked.append(other)
+            return other is int
+
+    def f(x):
+        return x, issubclass(int, Abstract), issubclass(str, Abstract), issubclass(Abstract, Abstract)
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:] == (True, False, False)
+    assert len(asked) == 3  # the answers are remembered by the class
+
+
+def test_attributes_of_classes_that_are_not_set():
+    class Plain:
+        pass
+
+    def f(x):
+        return x, hasattr(Plain, "__abstractmethods__"), getattr(Plain, "__abstractmethods__", 3)
+
+    same(lambda: (f, [(X,)]))
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+def test_a_global_that_is_set_and_deleted_again():
+    def f(x):
+        global _fleeting
+        _fleeting = x
+        del _fleeting
+        sys.fleeting = 1
+        del sys.fleeting
+        return x + 1
+
+    (want, got) = both(f, X)
+    assert torch.equal(want, got) and "_fleeting" not in globals() and not hasattr(sys, "fleeting")
+
+
+@pytest.mark.parametrize("name", ["self", "tx", "args", "iterable", "function"])
+def test_keywords_may_have_any_name(name):
+    def f(x):
+        table = dict(**{name: 1})
+        table.update(**{name: 2})
+        return x, table
+
+    same(lambda: (f, [(X,)]))
