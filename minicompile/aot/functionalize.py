@@ -8,6 +8,7 @@ with whom is known.
 Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught in chapter 08.
 """
 
+import copy
 import dataclasses
 
 import torch
@@ -15,6 +16,7 @@ from torch import fx
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import Unsupported
 from .recurrent import RECURRENT
@@ -88,7 +90,16 @@ class GraphRunner(fx.Interpreter):
         self.constants, self.bases, self.provenance = constants, {}, provenance
 
     def get_attr(self, target, args, kwargs):
-        return self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
+        value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
+        return self.nested(value) if isinstance(value, torch.nn.Module) else value
+
+    def nested(self, module):
+        """A nested graph, or a module that holds some, to be run as this graph is."""
+        if isinstance(module, fx.GraphModule):
+            return NestedRunner(self, module)
+        copied = copy.copy(module)
+        copied._modules = {name: self.nested(child) for name, child in module._modules.items()}
+        return copied
 
     def call_module(self, target, args, kwargs):
         module, prefix = self.fetch_attr(target), f"{target}."
@@ -96,15 +107,33 @@ class GraphRunner(fx.Interpreter):
         return torch.func.functional_call(module, replaced, args, kwargs)
 
     def call_function(self, target, args, kwargs):
+        if target is checkpoint:  # the partitioner recomputes what is in it
+            return args[0](*args[1:])
         return super().call_function(RECURRENT.get(target, target), args, kwargs)
 
     def run_node(self, node):
         if "as_strided" in str(node.target):
             check_memory_layout(self.env[node.args[0]])
-        result = self.provenance.run(node, lambda: super(GraphRunner, self).run_node(node))
+        result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
         if isinstance(result, FunctionalTensor) and not _views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result
+
+    def run_and_note(self, node, run):
+        return self.provenance.run(node, run)
+
+
+class NestedRunner(torch.nn.Module):
+    """A nested graph on functional tensors; what it does belongs to the node that calls it."""
+
+    def __init__(self, outer, gm):
+        super().__init__()
+        self.runner = GraphRunner(gm, {}, outer.provenance)
+        self.runner.bases = outer.bases
+        self.runner.run_and_note = lambda node, run: run()
+
+    def forward(self, *inputs):
+        return self.runner.run(*inputs)
 
 
 def check_memory_layout(tensor):

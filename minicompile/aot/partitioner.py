@@ -83,6 +83,22 @@ def recompute_cost(node):
     return None
 
 
+def leaves_checkpoint(node):
+    """Does anything outside of the checkpointed function that made it read the value, itself or through a view?"""
+    forward = [user for user in node.users if not user.meta.get("backward")]
+    return any(
+        u.meta.get("checkpoint") != node.meta["checkpoint"] or is_view(u) and leaves_checkpoint(u) for u in forward
+    )
+
+
+def checkpoint_cost(node):
+    """In a checkpointed function: everything is computed again, but for what it returns, and for random draws."""
+    if node.meta.get("checkpoint") is None or is_view(node):
+        return recompute_cost(node)
+    drawn = is_random(node.args[0] if node.target is operator.getitem else node)
+    return None if drawn or has_effect(node) or leaves_checkpoint(node) else 0
+
+
 def operator_name(node):
     return node.target._schema.name.split("::")[-1] if isinstance(node.target, torch._ops.OpOverload) else ""
 
@@ -117,7 +133,8 @@ class Cut:
         self.crossing = crossing
         self.closure = needed_for(crossing, self.free)
         self.order = [n for n in forward if n in self.closure]
-        cost = {n: recompute_cost(n) for n in self.order}
+        cost = {n: checkpoint_cost(n) for n in self.order}
+        self.again = {n for n in self.order if n.meta.get("checkpoint") and cost[n] == 0}
         for node, price in cost.items():  # to be read by a matmul in the backward, it would be written and read there
             if price and read_from_memory(node, backward=True):
                 cost[node] += 2 * size_in_bytes(node)
@@ -129,7 +146,7 @@ class Cut:
 
     def save_cost(self, node):
         """None: cannot be saved (a view: save its base; a tuple: save its items)."""
-        if is_multi_output(node) or is_view(node):
+        if is_multi_output(node) or is_view(node) or node in self.again:
             return None
         if node in self.results and node not in self.direct:
             return None
@@ -186,14 +203,25 @@ def needed_for(outputs, stop):
     return found
 
 
+def late(joint, compute, inputs, outputs):
+    """The nodes of `compute` in order, where what is recomputed comes right before its reader: it dies soon."""
+    position, placed, there = {n: i for i, n in enumerate(joint.graph.nodes)}, [], set(inputs)
+    for node in sorted(compute, key=position.__getitem__):
+        if node.meta["backward"] or node in outputs:
+            needed = sorted(needed_for([node], there), key=position.__getitem__)
+            placed.extend(needed)
+            there.update(needed)
+    return placed
+
+
 def extract(joint, inputs, compute, outputs, name):
-    """A GraphModule with `inputs` as placeholders, the nodes of `compute` in the joint graph's order, and `outputs`."""
+    """A GraphModule with `inputs` as placeholders, the nodes of `compute`, which are in order, and `outputs`."""
     graph, environment = fx.Graph(), {}
     for node in inputs:
         environment[node] = graph.placeholder(node.name)
         environment[node].meta = dict(node.meta)
-    for node in joint.graph.nodes:
-        if node in compute and node not in environment:
+    for node in compute:
+        if node not in environment:
             environment[node] = graph.node_copy(node, environment.__getitem__)
     graph.output([environment[n] if isinstance(n, fx.Node) else n for n in outputs])
     return fx.GraphModule(joint, graph, name)
@@ -232,6 +260,8 @@ def describe(node, primals, results, mutated):
     source = node.args[0] if node.target is operator.getitem else node
     if is_random(source):
         return "extra", f"{source.target} may draw random numbers"
+    if node.meta.get("checkpoint"):
+        return "extra", "is what a checkpointed function returns"
     if source is not node or recompute_cost(node) is None:
         return "extra", f"{source.target} is not worth running twice"
     return "extra", "fewer bytes than what it is made of"
@@ -271,13 +301,14 @@ def build(graph, saved, primals, tangents, results, grads, mutated):
         entry = SavedTensor(node.name, shape, dtype, size_in_bytes(node), why, (source, position[source](node)))
         graph.saved.append(entry)
     compute = needed_for([*results, *extra, *effects(joint, backward=False)], set())
-    graph.forward = extract(joint, primals, compute, [*results, *extra], "forward")
+    in_order = [n for n in joint.graph.nodes if n in compute]
+    graph.forward = extract(joint, primals, in_order, [*results, *extra], "forward")
     keep_old_values(graph.forward, len(results))
     inputs = [*saved, *tangents]
     compute = needed_for([*grads, *effects(joint, backward=True)], set(inputs))
     again = [n for n in joint.graph.nodes if n in compute and not n.meta["backward"] and n.op == "call_function"]
     graph.recomputed = [n.name for n in again]
-    graph.backward = extract(joint, inputs, compute, grads, "backward")
+    graph.backward = extract(joint, inputs, late(joint, compute, inputs, grads), grads, "backward")
     graph.grad_dependence = tangents_behind(joint, grads, tangents)
 
 

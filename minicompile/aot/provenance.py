@@ -6,6 +6,7 @@ gradient function to the captured node whose operator made it.  Mirrors `torch/f
 """
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 KEPT = ("val", "tensor_meta")
 
@@ -55,4 +56,6 @@ class Provenance:
         if captured is not None:
             meta["origin"] = captured.name
             meta["stack_trace"] = captured.meta.get("stack_trace")
+            if captured.target is checkpoint:
+                meta["checkpoint"] = captured.name
         return meta
