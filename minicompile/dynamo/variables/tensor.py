@@ -7,6 +7,7 @@ An operation runs once on fake tensors.  If that raises, the graph breaks before
 at the user's line.
 """
 
+import logging
 import operator
 import types
 
@@ -15,10 +16,14 @@ import torch.utils._pytree
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 
+from ... import record
 from ..builder import wraps, wraps_if
 from ..guards import tensor_properties
 from ..source import AttrSource
 from .base import VariableTracker, unsupported
+
+# An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda entry: record.current() is None)
 
 PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
