@@ -8,6 +8,8 @@ from .breaks import draw_before_after as draw_before_after
 from .breaks import draw_breaks as draw_breaks
 from .calls import draw_calls as draw_calls
 from .calls import record_calls as record_calls
+from .control_flow import depth_listing as depth_listing
+from .control_flow import draw_control_flow as draw_control_flow
 from .costs import draw_costs as draw_costs
 from .costs import load_costs as load_costs
 from .costs import measure_costs as measure_costs
