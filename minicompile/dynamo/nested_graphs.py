@@ -86,10 +86,19 @@ def local_node(output, node):
 
 
 def effects_of(output):
-    """What the program has changed so far, outside the graph and in tensors; equal when nothing more has changed."""
+    """What the program has changed so far outside the graph; `changed_since` asks whether there is more."""
     effects = output.side_effects
-    attributes = {tracker: dict(effects.pending_attributes(tracker)) for tracker in effects.order}
-    return attributes, set(effects.mutated_containers), dict(effects.globals)
+    attributes = {tracker: dict(written) for tracker, written in effects.attributes.items()}
+    contents = {tracker: tuple(tracker.children()) for tracker in effects.mutated_containers}
+    return attributes, contents, dict(effects.globals)
+
+
+def changed_since(output, before, but=()):
+    """Whether anything that was there then has changed since, but for the attributes of the trackers in `but`."""
+    attributes, contents, written = effects_of(output)
+    old = [t for t in attributes if (t in before[0] or t not in output.side_effects.new_objects) and t not in but]
+    same = all(attributes[tracker] == before[0].get(tracker) for tracker in old)
+    return not same or contents != before[1] or written != before[2]
 
 
 def tensor_versions(output):

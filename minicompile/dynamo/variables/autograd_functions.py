@@ -12,7 +12,7 @@ import torch
 from torch.autograd.function import FunctionCtx, _SingleLevelFunction, once_differentiable
 
 from ..custom_gradient import CustomGradient, Plan
-from ..nested_graphs import attach, effects_of, local_node, nested_graph
+from ..nested_graphs import attach, changed_since, effects_of, local_node, nested_graph
 from .base import ObservedException, unsupported
 from .classes import new_plain_object
 from .constant import NONE
@@ -166,7 +166,7 @@ class FunctionCapture:
             if grads is None:
                 self.refuse("returns something else than a gradient for each argument")
             grads = tuple(None if is_none(g) else local_node(self.output, g.node) for g in grads)
-        if effects_of(self.output) != before:
+        if changed_since(self.output, before, [self.context]):
             self.refuse("changes objects outside of it in its backward")
         return nested.close(grads, f"{self.cls.__name__}_backward_{pattern}"), tuple(nested.lifted)
 

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from ... import errors
-from ..nested_graphs import attach, effects_of, example_values, local_node, nested_graph, tensor_versions
+from ..nested_graphs import attach, changed_since, effects_of, example_values, local_node, nested_graph, tensor_versions
 from .base import VariableTracker, unsupported
 from .tensor import TensorVariable, graph_call, wrap_result
 
@@ -35,9 +35,12 @@ class Body:
         self.node = self.error = None
 
     def __call__(self, *args, **kwargs):
-        if self.node is not None:
-            unsupported("function with a graph of its own", f"{self.name} calls its function more than once")
         output = self.tx.output
+        if self.node is not None:  # once for each chunk: the example of this one's result is all that is missing
+            if changed_since(output, self.before):
+                unsupported("function with a graph of its own", f"{self.name} runs its function twice, which writes")
+            return self.node.meta["example_value"](*leaves_of(args, kwargs), *map(example_values, self.lifted))
+        self.before = effects_of(output)
         try:
             with nested_graph(output) as nested, unset_fake_temporarily():
                 args = [self.argument(nested, value) for value in args]
@@ -128,7 +131,7 @@ def call_checkpoint(tx, function, *args, **kwargs):
         results = function.realize().call_function(tx, list(args), kwargs).realize().as_proxy()
         results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
     written = [n for n in nested.lifted if n.meta["example_value"]._version != versions.get(n, 0)]
-    if written or effects_of(output) != effects:
+    if written or changed_since(output, effects):
         unsupported("function with a graph of its own", "checkpoint runs twice what changes something outside")
     body = attach(output, nested.close(results, "checkpoint_body"), "checkpoint_body")
     return graph_call(tx, checkpoint, [GraphValueVariable(node) for node in (body, *nested.lifted)], options)
