@@ -6,12 +6,14 @@ difference by its path (`output[0].hidden`, `gradient of head.weight`).
 Mirrors `torch/_dynamo/testing.py` and `same()` in `torch/_dynamo/utils.py`.  Taught in chapter 16.
 """
 
+import collections
 import copy
 import dataclasses
 import random
 import traceback
 from collections.abc import Mapping
 
+import numpy
 import torch
 
 from . import record
@@ -49,7 +51,7 @@ def _children(value):
     """[(".name" or "[key]", child)] of a container or plain object; empty for a leaf."""
     if isinstance(value, Mapping):
         return [(f"[{key!r}]", child) for key, child in value.items()]
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | collections.deque):
         return [(f"[{i}]", child) for i, child in enumerate(value)]
     if isinstance(value, torch.nn.Module | type) or callable(value):
         return []
@@ -64,6 +66,8 @@ def differences(expected, actual, path="output", seen=None, **options):
     seen = set() if seen is None else seen
     if type(expected) is not type(actual):
         return [f"{path}: eager has a {type(expected).__name__}, compiled a {type(actual).__name__}"]
+    if isinstance(expected, numpy.ndarray):
+        expected, actual = torch.as_tensor(expected), torch.as_tensor(actual)
     if isinstance(expected, torch.Tensor):
         return _tensor_differences(expected, actual, path, **options)
     if id(expected) in seen:
