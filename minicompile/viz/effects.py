@@ -15,6 +15,7 @@ from ..dynamo.variables.containers import Sequence
 from ..dynamo.variables.dicts import DictVariable
 from ..dynamo.variables.objects import UserDefinedObjectVariable, attributes_of
 from ..dynamo.variables.sets import SetVariable
+from ..dynamo.variables.tensor import TensorVariable
 from . import style
 from .graphs import describe, render
 from .trackers import KIND_COLOURS, describe_tracker
@@ -29,8 +30,8 @@ def recorded_writes(side_effects):
     for tracker in sorted(side_effects.order, key=lambda t: getattr(t, "replay_order", 0)):
         name = name_of(tracker)
         if tracker in side_effects.mutated_containers:
-            whole = "[:]" if isinstance(tracker, Sequence) else ""
-            writes.append((tracker, None, f"{name}{whole} = {describe_tracker(tracker)[1]}"))
+            target = f"{name}[:]" if isinstance(tracker, Sequence) else f"contents of {name}"
+            writes.append((tracker, None, f"{target} = {describe_tracker(tracker)[1]}"))
         for attribute, value in side_effects.pending_attributes(tracker).items():
             target = name if isinstance(tracker, CellVariable) else f"{name}.{attribute}"
             writes.append((tracker, attribute, written(side_effects, target, value)))
@@ -82,7 +83,7 @@ class ObjectGraph:
             value = value.variable if value.variable is not None and self.after else value.value
         if not isinstance(value, VariableTracker):
             known = self.output.known(value)
-            if known is not None and (self.after or not is_mutable(value)):
+            if isinstance(known, VariableTracker if self.after else TensorVariable):
                 value = known
         rows = self.rows_of(value)
         if rows is None:
@@ -190,7 +191,12 @@ def is_mutable(value):
 
 
 def plain_text(value):
-    return describe(value).replace(" ", "", 1) or getattr(value, "__name__", None) or repr(value)
+    """The same text on every run: no addresses."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(plain_text, value))})"
+    if isinstance(value, (int, float, complex, str, bytes, type(None))):
+        return repr(value)
+    return describe(value).replace(" ", "", 1) or getattr(value, "__name__", None) or type(value).__name__
 
 
 def draw_effects(fn, *args):

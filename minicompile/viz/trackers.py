@@ -58,7 +58,9 @@ def _describe(tracker, depth):
     if isinstance(tracker, FunctionVariable):
         return "function", f"function {tracker.code.co_name}"
     if isinstance(tracker, IteratorVariable):
-        return "object", type(tracker).__name__.removesuffix("Variable")
+        position = getattr(tracker, "position", "")
+        place = "at the end" if position is None else f"at {position}".removesuffix("at ")
+        return "object", f"{tracker.python_type().__name__} {place}".rstrip()
     return "function", repr(tracker).replace("Variable(", " ", 1).removesuffix(")")
 
 
