@@ -49,9 +49,10 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
 
 def optimize_function(function, compile_options):
     """`function` with the frame hook on while it runs."""
+    callback = eval_frame.callback_for(compile_options)
 
     def compiled(*args, **kwargs):
-        return eval_frame.run_compiled(compile_options, function, args, kwargs)
+        return eval_frame.call_with_hook(callback, function, *args, **kwargs)
 
     if not hasattr(function, "__name__"):  # a callable object
         function = function.__call__
@@ -79,7 +80,8 @@ class OptimizedModule(torch.nn.Module):
 
     def forward(self, *args, **kwargs):
         """The original module's call, compiled; its hooks run inside."""
-        return eval_frame.run_compiled(self._compile_options, self._orig_mod, args, kwargs)
+        callback = eval_frame.callback_for(self._compile_options)
+        return eval_frame.call_with_hook(callback, self._orig_mod, *args, **kwargs)
 
     def train(self, mode=True):
         self._orig_mod.train(mode)

@@ -19,12 +19,12 @@ import torch
 from .. import config, errors, record
 from . import _eval_frame, builder
 from .break_kinds import break_error
-from .bytecode import assemble
+from .bytecode import CallArguments, Instruction, assemble
 from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
 from .guards import frame_arguments
 from .output_graph import OutputGraph
-from .resume_code import is_resume_code, resumes_in_loop
+from .resume_code import is_resume_code, looks_at_own_frame, resumes_in_loop
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 from .variables.varying import add_varying
 
@@ -81,20 +81,12 @@ CAPTURED_FOLDERS = (
     os.path.join(_TORCH, "optim"),
     sysconfig.get_path("purelib") + os.sep,
 )
-FRAME_READERS = {
-    "locals",
-    "eval",
-    "exec",
-    "dir",
-    "vars",
-}  # as builtins; pytest's rewritten asserts have such attributes
-FRAME_GETTERS = {"_getframe", "currentframe"}
 # nn.Module itself only dispatches, to `forward`, to hooks and to its dicts; what it calls is captured by itself
 DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
 
 
 def never_capture(code):
-    """A frame of the compiler, of torch or of the standard library, or one that looks at its own frame."""
+    """A frame of the compiler, of torch or of the standard library, or one that keeps something in its own frame."""
     path = code.co_filename
     if path == DISPATCH_FILE or path.startswith("<frozen"):
         return True
@@ -102,15 +94,8 @@ def never_capture(code):
         return True
     if path.startswith(_TORCH) and not path.startswith(CAPTURED_FOLDERS[:3]):
         return True
-    return reads_its_frame(code)
-
-
-def reads_its_frame(code):
-    """Whether the code could see that its frame is another one: its locals, or the frame object itself."""
-    if FRAME_READERS.isdisjoint(code.co_names):
-        return not FRAME_GETTERS.isdisjoint(code.co_names)
-    loads = {i.argval for i in instructions_of(code)[0] if i.opname == "LOAD_GLOBAL"}
-    return not FRAME_READERS.isdisjoint(loads) or not FRAME_GETTERS.isdisjoint(code.co_names)
+    looks = looks_at_own_frame(code)  # one look is a break; what a look leaves behind for the next one, we would lose
+    return len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks)
 
 
 def concerns_tensors(code, function, arguments):
@@ -161,10 +146,14 @@ _lock = threading.RLock()
 
 def convert_frame(options, code, function, arguments):
     """The hook's callback, bound to `options`."""
+    if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(_TORCH):
+        return call_with_hook_off(code), lambda *frame: True
     if never_capture(code):
         return False
     if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
         return None  # another compiler is tracing us
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return None  # a function transform that was left to eager
     if not concerns_tensors(code, function, arguments):
         return None
     with _lock:
@@ -183,6 +172,25 @@ def convert_frame(options, code, function, arguments):
                 record.counters["recompiles"] += 1
                 record.log("recompiles", "%s recompiles: %s", code.co_qualname, reason)
             return compile_frame(options, code, function, arguments, state, entry)
+
+
+TORCH_DISABLED = "DisableContext.__call__.<locals>._fn"  # what `torch.compiler.disable(fn)` returns
+
+
+def call_with_hook_off(code):
+    """For the frame of such a wrapper: nothing is captured in the function behind it, which checkpoint relies on."""
+    prologue = itertools.takewhile(lambda i: i.opname != "RESUME", instructions_of(code)[0])
+    call = [("LOAD_CONST", run_disabled), ("LOAD_DEREF", "fn"), ("LOAD_FAST", "args"), ("LOAD_FAST", "kwargs")]
+    return assemble(
+        [
+            *prologue,
+            Instruction("RESUME", 0),
+            *(Instruction(opname, None, value) for opname, value in call),
+            Instruction("CALL", None, CallArguments(3)),
+            Instruction("RETURN_VALUE"),
+        ],
+        code,
+    )
 
 
 @contextlib.contextmanager
@@ -314,9 +322,12 @@ def callback_for(options):
     return functools.partial(convert_frame, options)
 
 
+call_with_hook = _eval_frame.call  # (callback or None, function, *args, **kwargs)
+
+
 def run_compiled(options, function, args, kwargs):
     """Call `function` with the hook on."""
-    return _eval_frame.call(callback_for(options), function, *args, **kwargs)
+    return call_with_hook(callback_for(options), function, *args, **kwargs)
 
 
 def run_disabled(function, args, kwargs):

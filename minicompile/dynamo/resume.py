@@ -20,7 +20,7 @@ from .bytecode import ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
-from .resume_code import origin_of, resume_code
+from .resume_code import looks_at_own_frame, origin_of, resume_code
 from .symbolic_convert import UnboundVariable
 from .variables.base import LazyVariable
 
@@ -117,9 +117,11 @@ MORTALS_UNSEEN = (int, float, complex, str, bytes, type(None), torch.Tensor, typ
 
 def names_kept(tx, number):
     """The locals needed from this instruction on, and those that hold an object whose death the program might see."""
-    live = live_sets(tx.instructions)[number]
-    own = {name: tracker for name, tracker in tx.locals.items() if not name.startswith("__stack_")}
-    return [name for name, tracker in own.items() if name in live or is_mortal(tracker)]
+    live, order = live_sets(tx.instructions)[number], {name: k for k, name in enumerate(tx.code.co_varnames)}
+    own = sorted((name for name in tx.locals if not name.startswith("__stack_")), key=order.get)
+    if looks_at_own_frame(tx.code):
+        return own
+    return [name for name in own if name in live or is_mortal(tx.locals[name])]
 
 
 def is_mortal(tracker):

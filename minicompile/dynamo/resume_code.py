@@ -5,6 +5,7 @@ that pushes the stack it is given and jumps to the place.  Exception tables go b
 `for` and `try` blocks are re-entered as they are.  Mirrors `torch/_dynamo/resume_execution.py`.  Taught in chapter 05.
 """
 
+import itertools
 import types
 import weakref
 from dataclasses import replace
@@ -48,6 +49,27 @@ def is_resume_code(code):
 
 def resumes_in_loop(code):
     return is_resume_code(code) and origins.get(code).in_loop
+
+
+FRAME_READERS = {"locals", "eval", "exec", "dir", "vars"}
+FRAME_GETTERS = {"_getframe", "currentframe"}
+
+
+def looks_at_own_frame(code):
+    """The names by which this code looks at its frame's locals, or at the frame object, once for each place."""
+    names = (FRAME_READERS | FRAME_GETTERS).intersection(code.co_names)
+    if not names:
+        return []
+    pairs = itertools.pairwise(instructions_of(code)[0])
+    loads = [(one, after) for one, after in pairs if one.opname in ("LOAD_GLOBAL", "LOAD_ATTR") and one.argval in names]
+    return [load.argval for load, after in loads if is_look(load, after)]
+
+
+def is_look(load, following):
+    if load.argval in FRAME_GETTERS:  # `sys._getframe(1)` asks for another frame
+        return load.argval != "_getframe" or following.opname != "LOAD_CONST" or following.argval == 0
+    bare_call = following.opname == "CALL" and following.argval.nargs == 0
+    return load.opname == "LOAD_GLOBAL" and (load.argval not in ("dir", "vars") or bare_call)  # `dir(x)` looks at x
 
 
 def resume_code(original, place, bound, local_names):

@@ -189,15 +189,6 @@ def test_a_function_with_an_assert_is_captured_also_in_a_pytest_file():
         minicompile.compile(checked, backend="eager")(torch.ones(2, 2))
 
 
-def test_a_function_that_reads_its_own_locals_is_left_alone():
-    def reader(x):
-        y = x * 2
-        return sorted(locals()), y
-
-    names, y = minicompile.compile(reader, backend="eager")(torch.ones(1))
-    assert names == ["x", "y"] and y.item() == 2 and minicompile.stats()["graphs"] == 0
-
-
 def test_changed_constant_recompiles_and_says_why():
     def scale(x, factor):
         return x * factor

@@ -257,5 +257,8 @@ def delete_attribute(tx, value, name):
 
 
 @handles(vars)
-def variables_of(tx, value):
+def variables_of(tx, *values):
+    if not values:
+        unsupported("introspection", "vars() reads the locals of its frame")
+    (value,) = values
     return value.realize().var_getattr(tx, "__dict__")
