@@ -257,11 +257,18 @@ class OutputPlanner:
         if value.requires_grad and value.is_leaf:
             raise Unsupported(*NEW_LEAF)
         key, views = storage_key(value), _views_of(value.elem)
-        if key in self.input_storage:
-            index = self.input_storage[key]
-            return self.view("input", index, self.primals[index], value, views)
-        base = self.base_of(value, key)
-        if base is None or base is value or self.stands_alone(value, key):
+        index = self.input_storage.get(key)
+        base = self.base_of(value, key) if index is None else self.primals[index]
+        own_gradient = base is not None and base is not value and has_own_gradient(value, base)
+        if own_gradient and (index is not None or self.members[key] > 1):
+            raise Unsupported(
+                "view with a gradient of its own",
+                "a custom autograd function returns a view of an input or of another result",
+                "return a copy from the custom function",
+            )
+        if index is not None:
+            return self.view("input", index, base, value, views)
+        if base is None or base is value or own_gradient or self.stands_alone(value, key):
             return OutputSpec("graph", self.result(value))
         return self.view("graph", self.result(base), base, value, views)
 
@@ -290,6 +297,17 @@ class OutputPlanner:
         """A lone output outside autograd that fills its memory without holes needs no base: nobody can tell."""
         alone = self.members[key] == 1 and not value.requires_grad
         return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
+
+
+def has_own_gradient(view, base):
+    """Does a custom function stand between a view and its base?  To view the base again would lose its backward."""
+    function = view.grad_fn
+    while function is not None and function is not base.grad_fn:
+        if isinstance(function, torch.autograd.function.BackwardCFunction):
+            return True
+        following = function.next_functions
+        function = following[0][0] if following else None
+    return False
 
 
 def is_dense(tensor):
