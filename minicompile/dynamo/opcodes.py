@@ -6,12 +6,15 @@ or a jump.  Mirrors the opcode methods of `torch/_dynamo/symbolic_convert.py`.  
 A new opcode is one method.  Operators share one table each.
 """
 
+import itertools
 import operator
 
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
-from .variables.base import ObservedException
+from .variables.base import ObservedException, VariableTracker
 from .variables.cells import CellVariable
+from .variables.descriptors import type_lookup
+from .variables.elements import next_or_none
 
 BINARY_OPERATORS = {
     "+": operator.add,
@@ -301,7 +304,8 @@ class Opcodes(CallOpcodes, BlockOpcodes):
         self.push(self.build_tuple(self.pop().unpack(self)))
 
     def UNPACK_SEQUENCE(self, instruction):
-        items, count = self.pop().unpack(self), instruction.arg
+        count = instruction.arg
+        items = self.unpack_target(count + 1)
         if len(items) != count:
             few = f"not enough values to unpack (expected {count}, got {len(items)})"
             self.raise_observed(
@@ -309,9 +313,20 @@ class Opcodes(CallOpcodes, BlockOpcodes):
             )
         self.stack.extend(reversed(items))
 
+    def unpack_target(self, at_most):
+        """The elements of the top of the stack; of an iterator no more than are asked for."""
+        value = self.pop()
+        cls = value.python_type()
+        if not type_lookup(cls, "__iter__") and not type_lookup(cls, "__getitem__"):
+            self.raise_observed(TypeError, f"cannot unpack non-iterable {cls.__name__} object")
+        if type(value).unpack is not VariableTracker.unpack:  # nobody sees how far a container was read
+            return value.unpack(self)
+        iterator = value.iterate(self).realize()
+        return list(itertools.islice(iter(lambda: next_or_none(self, iterator), None), at_most))
+
     def UNPACK_EX(self, instruction):
         before, after = instruction.arg & 255, instruction.arg >> 8
-        items = self.pop().unpack(self)
+        items = self.unpack_target(None)
         if len(items) < before + after:
             text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
             self.raise_observed(ValueError, text)

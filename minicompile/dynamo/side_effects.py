@@ -38,6 +38,11 @@ class SideEffects:
             self.mutated_containers.add(tracker)
             self._touch(tracker)
 
+    def replay_later(self, tracker):
+        """A new object gets its state among the effects: by its `replay`."""
+        self.mutated_containers.add(tracker)
+        self._touch(tracker)
+
     def new_object(self, tracker):
         self.new_objects.add(tracker)
         self.attributes.setdefault(tracker, {})
@@ -100,7 +105,7 @@ class SideEffects:
         """Emit the effects.  Every value is in a temporary before the first object changes."""
         for tracker in list(self.live_trackers()):
             codegen.save(tracker)
-        for tracker in self.order:
+        for tracker in list(self.order):
             codegen.save(tracker)
         codegen.fill_new_objects()
         for tracker in sorted(self.order, key=lambda t: getattr(t, "replay_order", 0)):

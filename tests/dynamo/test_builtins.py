@@ -821,3 +821,22 @@ def test_instance_check_of_a_metaclass():
         wanted = 5
 
     whole(lambda x: [isinstance(5, Five), isinstance(6, Five), isinstance(x.dim() + 4, Five)], X)
+
+
+def test_a_cached_function_that_sees_what_the_program_works_on_runs_at_its_turn():
+    def fn(x, items):
+        count = 0
+
+        @functools.lru_cache
+        def cached_inside(n=0):
+            nonlocal count
+            count += 1
+            items.append(n)
+            return count
+
+        items.append(cached_inside())
+        count += 5
+        cached_inside(), cached_inside(1)
+        return x + count, items
+
+    check(fn, X, [3], compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True)

@@ -198,3 +198,39 @@ def test_whatever_raises_in_a_handler_has_the_handled_exception_as_context():
         return x + 1, found
 
     same(lambda: (f, [(X,), (X,)]))
+
+
+def test_bad_except_clauses_and_errors_on_the_way_out():
+    def f(x, n):
+        found = []
+        for bad in (n, int, (KeyError, 3), [KeyError], x):
+            try:
+                try:
+                    [][0]
+                except bad:
+                    pass
+            except TypeError as error:
+                found.append((str(error), type(error.__context__)))
+        return x + 1, found
+
+    def leaves(x, n):
+        try:
+            0[n]
+        finally:
+            try:
+                x.missing
+            finally:
+                n()
+
+    def contexts(x, n):
+        try:
+            leaves(x, n)
+        except Exception as error:
+            found = []
+            while error is not None:
+                found.append(repr(error))
+                error = error.__context__
+            return found
+
+    same(lambda: (f, [(X, 1), (X, 2)]))
+    same(lambda: (contexts, [(X, 1), (X, 2)]), fullgraph=False)

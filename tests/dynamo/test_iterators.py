@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from worlds import same
 
 import minicompile
 from minicompile.testing import check
@@ -440,3 +441,34 @@ def test_existing_itertools_are_left_to_eager():
 
     compiled = minicompile.compile(fn, backend="eager")
     assert compiled(X, itertools.chain([1], [2]))[1:] == (1, [2])
+
+
+def test_unpacking_reads_no_further_than_it_must():
+    def f(x, it):
+        found = []
+        for target in (it, iter([1, 2, 3, 4]), 5, None, (i for i in (1, 2, 3, 4))):
+            try:
+                first, second = target
+            except (ValueError, TypeError) as error:
+                found.append((str(error), list(target) if hasattr(target, "__next__") else None))
+        return x + 1, found
+
+    same(lambda: (f, [(X, iter([7, 8, 9, 10]))]))
+
+
+def test_iterators_of_a_list_that_changes_are_list_iterators():
+    def f(x, a):
+        fresh, moved, back, done = iter(a), iter(a), reversed(a), iter(a)
+        next(moved), next(back), list(done)
+        a.reverse()
+        a.extend([4, 5])
+        return x + 1, fresh, moved, back, done
+
+    def program():
+        def call(x, a):
+            _, *iterators = f(x, a)
+            return [(type(i).__name__, list(i)) for i in iterators], a
+
+        return call, [(X, [1, 2, 3])]
+
+    same(program)

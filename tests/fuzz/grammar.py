@@ -125,7 +125,8 @@ SIMPLE = """
     <$T>.copy_(<T>) ; <=T>, <=I> = <T>, <I> ; <$T>.data.zero_() ; <=T> = <$N>(<T>) ; <=T> /= 2 ; <=I> = <I>
     <=I> += <I> ; <=I> -= 1 ; <=I>, <=I> = <$I>, <$I> ; <=I> = <=I> = <I> ; k7: int = <I> ; <=I> ^= <I>
     <=I> //= 2 ; <=I> %= 5 ; <=I> |= 1 ; <=F> = <F> ; <=F> += <I> ; <=C> = <C> ; <=C> += <C>[:2] ; <=C> *= <I> % 2
-    <=P> += (<X>,) ; <=FN> = <FN> ; <=G> = <G!> ; <=X> = <X> ; <=O> = <O> ; <$L>.append(<I>) ; <$L>.extend(<G>)
+    <=P> += (<X>,) ; <=FN> = <FN> ; <=G> = <G!> ; <=X> = <X> ; <=O> = <O> ; <$L>.append(<I>)
+    <$L>.extend(itertools.islice(<G>, 4))
     <$L>.insert(<I>, <I>) ; <$L>[<I>:] = <L> ; <=L> += <L> ; <=L> = <L> ; <$L>.reverse() ; <$L>.clear()
     <=L> = <=L> = <L> ; <$L>[:] = <L> ; <$A>.append(<X>) ; <$A>.insert(0, <X>) ; <$A>.append(<$A>) ; <=A> = <A>
     <$A>.extend(<P>) ; <=A> += <A> ; <$A>.append(<$T>) ; <$D>[<C>] = <I> ; <$D>.update(<D>)

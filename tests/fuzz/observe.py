@@ -8,6 +8,7 @@ import collections
 import contextlib
 import io
 import itertools
+import re
 import traceback
 import types
 
@@ -37,7 +38,9 @@ class Snapshot:
         return None
 
     def __call__(self, value):
-        if value is None or isinstance(value, (bool, int, str, complex, range, type, types.ModuleType)):
+        if isinstance(value, str):
+            return "str", re.sub(r" at 0x\w+", "", repr(value))
+        if value is None or isinstance(value, (bool, int, complex, range, type, types.ModuleType)):
             return type(value).__name__, repr(value)
         if isinstance(value, (float, slice, bytes)) or type(value).__repr__ is type.__repr__:
             return type(value).__name__, repr(value)

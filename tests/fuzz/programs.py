@@ -222,8 +222,13 @@ class Writer:
         head = re.sub(r"^for i\b|^for k, i\b", lambda m: m[0][:-1] + name, head)
         with self.bound("I", name):
             body = self.indented(depth, in_loop=True)
-        lines = [head, self.fill("    if len(<$L>) + len(<$A>) > 24: break"), *body]
+        lines = [head, f"    if {self.sizes()} > 24: break", *body]
         return lines + (["else:", *self.indented(depth, 1)] if self.chance(3) else [])
+
+    def sizes(self):
+        """What grows while a loop runs over it."""
+        names = {*self.scope.visible.get("L", ()), *self.scope.visible.get("A", ())}
+        return " + ".join(f"len({name})" for name in sorted(names))
 
     def while_(self, depth):
         counter = self.new_name("t")

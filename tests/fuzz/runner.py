@@ -24,7 +24,7 @@ from .observe import difference, observe
 from .shrink import shrink
 
 FILE = "<program>"
-CPU_SECONDS = 60  # that one program may take; it takes a tenth of one
+CPU_SECONDS = {"eager": 2, "compiled": 60}  # that one call may take; it takes a tenth of one
 
 
 class Mismatch(AssertionError):
@@ -57,34 +57,45 @@ def namespaces(text):
         yield namespace
 
 
+class TooLong(BaseException):
+    """Raised by the timer."""
+
+
 def too_long(signal_number, frame):
-    raise Mismatch(("time",), f"it runs for more than {CPU_SECONDS} seconds")
+    raise TooLong
 
 
-def run(program, compiler=default_compiler):
-    """Counts for the statistics, or a Mismatch."""
+def timed(which, *call):
+    """`observe(*call)` within CPU_SECONDS."""
     signal.signal(signal.SIGVTALRM, too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS[which])
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            warnings.simplefilter("ignore", UserWarning)
-            return run_calls(program, compiler)
+        return observe(*call)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def run_calls(program, compiler):
-    eager, compiled = namespaces(program.text)
-    minicompile.reset()
-    function, counts = compiler(compiled["fn"]), collections.Counter(programs=1)
-    for number, world in enumerate(program.worlds):
-        expected = observe(eager["fn"], eager, FILE, world)
-        actual = observe(function, compiled, FILE, world)
-        if expected != actual:
-            parts, lines = difference(expected, actual)
-            raise Mismatch(parts, "\n".join([f"call {number + 1} (world {world}) differs", *lines]))
-        counts["exception"] |= expected[1] != ("NoneType", "None")
+def run(program, compiler=default_compiler):
+    """Counts for the statistics, or a Mismatch.  A program that does not end counts for nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        eager, compiled = namespaces(program.text)
+        minicompile.reset()
+        function, counts = compiler(compiled["fn"]), collections.Counter(programs=1)
+        for number, world in enumerate(program.worlds):
+            try:
+                expected = timed("eager", eager["fn"], eager, FILE, world)
+            except TooLong:
+                return collections.Counter(endless=1)
+            try:
+                actual = timed("compiled", function, compiled, FILE, world)
+            except TooLong:
+                raise Mismatch(("time",), f"it runs for more than {CPU_SECONDS['compiled']} seconds") from None
+            if expected != actual:
+                parts, lines = difference(expected, actual)
+                raise Mismatch(parts, "\n".join([f"call {number + 1} (world {world}) differs", *lines]))
+            counts["exception"] |= expected[1] != ("NoneType", "None")
     for name, counter in (("graph", "graphs"), ("break", "graph_breaks"), ("graph raised", "graph_errors")):
         counts[name] = int(record.counters[counter] > 0)
     return counts + collections.Counter(graphs=record.counters["graphs"], breaks=record.counters["graph_breaks"])

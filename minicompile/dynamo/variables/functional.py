@@ -6,8 +6,10 @@ cache then answers, as in eager); anything else breaks, because capture must nei
 Mirrors `torch/_dynamo/variables/functions.py` (FunctoolsPartialVariable).  Taught in chapter 06.
 """
 
+import contextlib
 import functools
 import logging
+import types
 
 from ..builder import wraps
 from ..source import AttrSource
@@ -104,6 +106,9 @@ class CachedFunctionVariable(VariableTracker):
         return self.value
 
     def call_function(self, tx, args, kwargs):
+        for value in shared_state(getattr(self.value, "__wrapped__", None)):
+            if tx.output.known(value) is not None:
+                unsupported("cached function", f"{self.value.__qualname__} can see what the program works on")
         values, named = [self.known(tx, a) for a in args], {k: self.known(tx, v) for k, v in kwargs.items()}
         return tx.fold_python(self.value, values, named)
 
@@ -125,6 +130,19 @@ class CachedFunctionVariable(VariableTracker):
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)
+
+
+def shared_state(function):
+    """The objects that a function can reach by name: what it closes over, and its globals that may change."""
+    code = getattr(function, "__code__", None)
+    for cell in getattr(function, "__closure__", None) or ():
+        yield cell
+        with contextlib.suppress(ValueError):  # an empty one
+            yield cell.cell_contents
+    for name in code.co_names if code is not None else ():
+        value = function.__globals__.get(name)
+        if not isinstance(value, (types.ModuleType, types.FunctionType, type)):
+            yield value
 
 
 @wraps(functools._lru_cache_wrapper)

@@ -77,11 +77,15 @@ class ContainerIterator(IteratorVariable):
         return True
 
     def reconstruct(self, codegen):
-        """Changes of an existing container are replayed later, and would end an iterator that exists by then."""
+        """Changes of an existing container are replayed later, and would end an iterator that exists by then: all but
+        one of a list, which moves to its position then."""
         if not self.is_valid():
             unsupported("value across a break", "it is needed after a graph break")
         if self.owner not in codegen.side_effects.mutated_containers:
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
+        if issubclass(self.owner.python_type(), list):
+            codegen.call_object(lambda: codegen.load_const(self.opener), [self.owner])
+            return codegen.side_effects.replay_later(self)
         codegen.push_function(polyfills.late_iterator)
         codegen(self.owner)
         for constant in (self.kind, self.backwards, self.position, len(self.owner.items), self.complaint):
