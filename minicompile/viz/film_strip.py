@@ -46,8 +46,7 @@ class RecordedFrame:
 
     @property
     def title(self):
-        code = self.output.code
-        return f"resume function of {code.co_name}" if is_resume_code(code) else code.co_name
+        return name_of(self.output.code)
 
     @property
     def operations(self):
@@ -106,6 +105,10 @@ class Recorder:
         if len(tx.output.graph.nodes) != len(frame.born):
             for node in tx.output.graph.nodes:
                 frame.born.setdefault(node, len(frame.steps) - 1)
+
+
+def name_of(code):
+    return f"resume function of {code.co_name}" if is_resume_code(code) else code.co_name
 
 
 def ending(frame):
@@ -186,7 +189,7 @@ class FilmStrip:
     def code_data(self, code):
         """For the slider: name, source and listing of a code object."""
         source, first = source_lines(code)
-        return {"name": code.co_name, "source": source, "first": first, "listing": self.listings[code]}
+        return {"name": name_of(code), "source": source, "first": first, "listing": self.listings[code]}
 
     def _repr_html_(self):
         return film_strip_html(self)
