@@ -19,6 +19,7 @@ import typing
 import torch
 
 from ..builder import wraps, wraps_if
+from ..polyfills import text
 from .base import VariableTracker, unsupported
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
@@ -196,9 +197,15 @@ class ConstantVariable(BuiltinObject):
         return tx.fold(operator.getitem, [self, tx.build(plain(tx, index))], {})
 
     def method___mod__(self, tx, other):
-        if isinstance(self.value, (str, bytes)):
+        if isinstance(self.value, str):
+            return tx.call_polyfill(text.percent, self, other)
+        if isinstance(self.value, bytes):
             unsupported("builtin on an unknown value", "`%` formatting of a value that is not known during capture")
         return ConstantVariable(NotImplemented)
+
+    def method_format(self, tx, *args, **kwargs):
+        """Of a str, with arguments that are no constants."""
+        return tx.call_polyfill(text.format_template, self, tx.build_tuple(args), tx.build_dict(kwargs))
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)

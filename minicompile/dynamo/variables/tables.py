@@ -22,6 +22,7 @@ import typing
 import unicodedata
 
 from .. import polyfills
+from ..polyfills import text
 
 POLYFILLS = {
     functools.reduce: polyfills.reduce,
@@ -52,6 +53,7 @@ FOLDED = {
     *(fnmatch.fnmatchcase, fnmatch.translate, textwrap.dedent, textwrap.indent, string.capwords),
     *(struct.pack, struct.unpack, struct.calcsize, keyword.iskeyword),
     *(typing.get_origin, typing.get_args),
+    *(text.fields, text.field_path, text.conversions, text.plain_text, text.percent_of_constants),
     *(str.maketrans, int.from_bytes, float.fromhex, bytes.fromhex, bytes.maketrans),
 }
 FOLDED = {value for value in FOLDED if callable(value)}

@@ -1,0 +1,98 @@
+"""`str.format` and `%` where an argument is an object whose text capture has to work out.
+
+Goes in and comes out: what the originals take and give; with plain constants capture calls the originals themselves.
+Mirrors parts of `torch/_dynamo/polyfills/`.  Taught in chapter 06.
+"""
+
+import _string
+import operator
+import re
+import string
+
+PERCENT = re.compile(
+    r"%(?:\((?P<key>[^)]*)\))?[#0\- +]*(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?[hlL]?(?P<kind>.)"
+)
+
+
+def fields(template):
+    """Folded: [(literal, field name, spec, conversion)] of a `str.format` template."""
+    return tuple(_string.formatter_parser(template))
+
+
+def field_path(name):
+    """Folded: `a.b[0]` as ("a", ((True, "b"), (False, 0)))."""
+    first, rest = _string.formatter_field_name_split(name)
+    return first, tuple(rest)
+
+
+def conversions(template):
+    """Folded: [(text, key, number of `*`, kind)] of a `%` template, `%%` left out."""
+    found = [m for m in PERCENT.finditer(template) if m["kind"] != "%"]
+    return tuple((m.group(), m["key"], [m["width"], m["precision"]].count("*"), m["kind"]) for m in found)
+
+
+class Formatter(string.Formatter):
+    """The parts of the standard library's formatter that are written in C."""
+
+    def parse(self, template):
+        return fields(template)
+
+    def get_value(self, key, args, kwargs):
+        if isinstance(key, int) and key >= len(args):
+            raise IndexError(f"Replacement index {key} out of range for positional args tuple")
+        return super().get_value(key, args, kwargs)
+
+    def get_field(self, name, args, kwargs):
+        first, rest = field_path(name)
+        value = self.get_value(first, args, kwargs)
+        for is_attribute, key in rest:
+            value = getattr(value, key) if is_attribute else value[key]
+        return value, first
+
+
+def format_template(template, args, kwargs):
+    return Formatter().vformat(template, args, kwargs)
+
+
+PLAIN = (int, float, complex, bool, str, bytes, type(None))
+CONVERSIONS = {"s": str, "r": repr, "a": ascii, **dict.fromkeys("diu", int), **dict.fromkeys("oxXc", operator.index)}
+CONVERSIONS.update(dict.fromkeys("eEfFgG", float))
+
+
+def converted(value, kind):
+    """A plain value that `%kind` prints alike."""
+    if kind not in "ra" and type(value) in PLAIN:
+        return value
+    return CONVERSIONS[kind](value) if kind in CONVERSIONS else None
+
+
+def percent(template, values):
+    """`template % values`, with the arguments made plain first."""
+    found = conversions(template)
+    if any(key is not None for _, key, _, _ in found):
+        if isinstance(values, (tuple, str)) or not hasattr(values, "__getitem__"):
+            raise TypeError("format requires a mapping")
+        return percent_of_constants(
+            plain_text(template), {key: converted(values[key], kind) for _, key, _, kind in found}
+        )
+    given, made = list(values) if isinstance(values, tuple) else [values], []
+    for _, _, stars, kind in found:
+        for expected in ["d"] * stars + [kind]:
+            if len(made) < len(given):
+                made.append(converted(given[len(made)], expected))
+    return percent_of_constants(plain_text(template), (*made, *[None] * (len(given) - len(made))))
+
+
+def plain_text(template):
+    """Folded: the template for arguments in a row, of which `%r` and `%a` are texts already."""
+
+    def replace(match):
+        text = match.group().replace(f"({match['key']})", "", 1)
+        return text[:-1] + "s" if match["kind"] in "ra" else text
+
+    return PERCENT.sub(replace, template)
+
+
+def percent_of_constants(template, values):
+    """Folded."""
+    return template % values
