@@ -36,7 +36,7 @@ def _name(instruction, pool):
 
 
 def _load_const(instruction, pool):
-    return [Instruction("LOAD_CONST", pool.constant(instruction.argval))]
+    return [Instruction("LOAD_CONST", pool.constant(instruction.argval), instruction.argval)]
 
 
 def _load_fast(instruction, pool):
