@@ -9,12 +9,14 @@ A new opcode is one method.  Operators share one table each.
 import itertools
 import operator
 
+from .assumptions import assumed_truth
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .variables.base import ObservedException, VariableTracker
 from .variables.cells import CellVariable
 from .variables.descriptors import type_lookup
 from .variables.elements import next_or_none
+from .variables.tensor import TensorVariable
 
 BINARY_OPERATORS = {
     "+": operator.add,
@@ -337,12 +339,17 @@ class Opcodes(CallOpcodes, BlockOpcodes):
     def JUMP(self, instruction):
         self.jump(instruction.argval)
 
+    def branch_truth(self, instruction):
+        condition = self.pop()
+        truth = assumed_truth(self, instruction, condition) if isinstance(condition, TensorVariable) else None
+        return self.truth(condition) if truth is None else truth
+
     def POP_JUMP_IF_TRUE(self, instruction):
-        if self.truth(self.pop()):
+        if self.branch_truth(instruction):
             self.jump(instruction.argval)
 
     def POP_JUMP_IF_FALSE(self, instruction):
-        if not self.truth(self.pop()):
+        if not self.branch_truth(instruction):
             self.jump(instruction.argval)
 
     def is_none(self, tracker):

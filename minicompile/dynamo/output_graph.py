@@ -55,6 +55,7 @@ class OutputGraph:
         self.current_translator = None  # the innermost frame being run
         self.root_cells = {}
         self.outer_exception = LazyVariable(self, sys.exception(), CallSource(ConstantSource(sys, "sys"), exception_of))
+        self.assumed = None  # (step, the break there) of the first branch on data that was not taken: assumptions.py
         self.operator_error = None  # what the last operator raised on fake tensors
         self.graph_module = None
         self.constants = {}  # attributes of the GraphModule: tensors made outside the graph, nested graphs

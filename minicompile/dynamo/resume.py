@@ -21,7 +21,7 @@ from .bytecode_analysis import copy_instructions, live_sets, prologue_length, re
 from .codegen import PyCodegen
 from .guards import frame_arguments
 from .resume_code import looks_at_own_frame, origin_of, resume_code
-from .symbolic_convert import UnboundVariable
+from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
 
 
@@ -34,9 +34,11 @@ def finish(tx, codegen):
 
     Returns what belongs at the end of the code: where an exception from the graph goes.
     """
+    output = tx.output
+    if output.assumed is not None and output.mutates_inputs():  # the frame could not run again
+        raise RestartAnalysis(*output.assumed)
     tx.side_effects.replay(codegen)
     codegen.fill_new_objects()
-    output = tx.output
     if not output.has_operations():
         return []
     compiled, inputs = output.compile_graph(codegen.graph_outputs)

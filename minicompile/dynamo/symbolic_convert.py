@@ -235,8 +235,7 @@ class InstructionTranslator(InstructionTranslatorBase):
         except errors.Unsupported as error:
             if not error.places:  # the code behind the break could not be made
                 error.places.append(self.place())
-            step = self.raised_at[self.handling[0]] if self.handling else self.step_number
-            raise RestartAnalysis(step, error) from error
+            raise RestartAnalysis(self.current_step(), error) from error
         except ObservedException as observed:
             error = break_error(
                 "exception leaves the frame",
@@ -245,13 +244,16 @@ class InstructionTranslator(InstructionTranslatorBase):
             error.places.append(self.place())
             raise RestartAnalysis(self.raised_at[observed.variable], error) from observed
 
+    def current_step(self):
+        """Where a break must come: in a handler, before the exception was raised."""
+        return self.raised_at[self.handling[0]] if self.handling else self.step_number
+
     def has_dropped_an_argument(self):
         return any(self.locals.get(name) is not tracker for name, tracker in self.arguments.items())
 
     def unwind(self, instruction, observed):
         """One that is raised in a handler counts for the exception that brought us there: a break must come before."""
-        step = self.raised_at[self.handling[0]] if self.handling else self.step_number
-        self.raised_at.setdefault(observed.variable, step)
+        self.raised_at.setdefault(observed.variable, self.current_step())
         super().unwind(instruction, observed)
 
 

@@ -12,6 +12,7 @@ import operator
 import types
 
 from ..builder import wraps, wraps_if
+from ..polyfills import tensors
 from ..source import AttrSource
 from . import autograd_functions, container_copies, conversions, higher_order, operators, questions
 from .base import VariableTracker, unsupported
@@ -26,7 +27,7 @@ def inlined(polyfill):
 
 
 HANDLERS = {
-    **{original: inlined(polyfill) for original, polyfill in POLYFILLS.items()},
+    **{original: inlined(polyfill) for original, polyfill in {**POLYFILLS, **tensors.POLYFILLS}.items()},
     **operators.HANDLERS,
     **conversions.HANDLERS,
     **container_copies.HANDLERS,

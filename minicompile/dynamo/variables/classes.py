@@ -156,7 +156,8 @@ class UserDefinedClassVariable(VariableTracker):
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""
-        if WRAPPERS.get(self.value) is wrap_constant and tx.can_fold(None, args, kwargs):
+        constant = WRAPPERS.get(self.value) is wrap_constant or issubclass(self.value, property)
+        if constant and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)
         new = class_lookup(tx, self.value, "__new__")
         instance = descriptor_get(tx, new, None).call_function(tx, [self, *args], kwargs).realize()

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from ... import record
 from ..builder import wraps, wraps_if
 from ..guards import tensor_properties
+from ..polyfills import tensors
 from ..source import AttrSource
 from .base import VariableTracker, unsupported
 
@@ -118,6 +119,8 @@ class TensorVariable(VariableTracker):
             return tx.call(OPERATOR_METHODS[name], self, *args)
         if not hasattr(torch.Tensor, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        if name in tensors.METHODS and isinstance(kwargs.get("value"), TensorVariable):
+            return tx.inline(tensors.METHODS[name], [self, *args], kwargs)
         return graph_call(tx, name, [self, *args], kwargs, op="call_method")
 
     def method___len__(self, tx):

@@ -1,0 +1,50 @@
+"""Helpers of torch that are written in C, or that mean nothing in a graph, written in Python.
+
+See polyfills/__init__.py.
+"""
+
+import torch
+
+
+class NullContext:
+    """`torch.profiler.record_function(...)`: what it would name runs as part of a graph."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+
+def group_tensors_by_device_and_dtype(lists, with_indices=False):
+    """`torch._C._group_tensors_by_device_and_dtype`: {(device, dtype) of the first list: (parts of lists, numbers)}."""
+    groups = {}
+    for index, tensor in enumerate(lists[0]):
+        key = (tensor.device, tensor.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in lists], [])
+        for part, values in zip(groups[key][0], lists):
+            if values:
+                part.append(values[index])
+        if with_indices:
+            groups[key][1].append(index)
+    return groups
+
+
+def addcdiv_(tensor, numerator, denominator, *, value=1):
+    """With a tensor as `value`, whose number the operator would ask for."""
+    return tensor.add_(numerator / denominator * value)
+
+
+def addcmul_(tensor, first, second, *, value=1):
+    return tensor.add_(first * second * value)
+
+
+POLYFILLS = {
+    torch.autograd.profiler.record_function: NullContext,
+    torch._C._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,
+}
+METHODS = {"addcdiv_": addcdiv_, "addcmul_": addcmul_}  # where `value` is a tensor
