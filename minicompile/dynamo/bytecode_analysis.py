@@ -76,23 +76,24 @@ def stack_depths(instructions):
 def live_sets(instructions):
     """The slot keys that may still be read before they are written, before each instruction (backward liveness)."""
     index = {id(instruction): k for k, instruction in enumerate(instructions)}
-    live = [frozenset()] * len(instructions)
+    nowhere = len(instructions)
+    flow = []
+    for k, i in enumerate(instructions):
+        following, target = nowhere if i.is_terminal else k + 1, index[id(i.argval)] if i.is_jump else nowhere
+        handler = index[id(i.exc.target)] if i.exc is not None else nowhere
+        written, read = {i.argval} if i.opname == "STORE_FAST" else (), {i.argval} if i.opname in READS else ()
+        flow.append((k, following, target, handler, written, read))
+    flow.reverse()
+    live = [frozenset()] * (nowhere + 1)
     changed = True
     while changed:
         changed = False
-        for k in range(len(instructions) - 1, -1, -1):
-            instruction = instructions[k]
-            following = instructions[k + 1] if k + 1 < len(instructions) else None
-            after = frozenset().union(*(live[index[id(target)]] for target, _ in successors(instruction, following)))
-            if instruction.opname == "STORE_FAST":
-                after -= {instruction.argval}
-            elif instruction.opname in READS:
-                after |= {instruction.argval}
-            if instruction.exc is not None:  # an exception may come before or after the write
-                after |= live[index[id(instruction.exc.target)]]
-            if after != live[k]:
-                live[k], changed = after, True
-    return live
+        for k, following, target, handler, written, read in flow:
+            # an exception may come before or after the write
+            before = (live[following] | live[target]).difference(written).union(read, live[handler])
+            if before != live[k]:
+                live[k], changed = before, True
+    return live[:-1]
 
 
 def copy_instructions(instructions):

@@ -28,6 +28,7 @@ SLOTS = {dis.opname[op] for op in (*dis.haslocal, *dis.hasfree)}
 PAIRS = {name for name in SLOTS if name.count("_FAST") == 2 and name != "LOAD_FAST_AND_CLEAR"}  # super-instructions
 CELL_SLOTS = {"LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "MAKE_CELL"}
 NORMALISED_JUMPS = {"JUMP", *(f"POP_JUMP_IF_{test}" for test in ("TRUE", "FALSE", "NONE", "NOT_NONE"))}
+JUMP_NAMES = NORMALISED_JUMPS | {name for name, opcode in dis.opmap.items() if opcode in JUMPS}
 TERMINAL = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT", "JUMP"}
 TERMINAL |= {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 COMPARE = {"<": 2, "<=": 10, "==": 8, "!=": 7, ">": 4, ">=": 12}  # the mask that 3.12 and 3.13 keep in the low bits
@@ -76,7 +77,7 @@ class Instruction:
 
     @property
     def is_jump(self):
-        return self.opname in NORMALISED_JUMPS or dis.opmap.get(self.opname) in JUMPS
+        return self.opname in JUMP_NAMES
 
     @property
     def is_terminal(self):

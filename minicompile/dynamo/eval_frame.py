@@ -241,7 +241,8 @@ def compile_frame(options, code, function, arguments, state, entry):
     if capture.break_error is not None:
         note_break(entry, capture.break_error)
     record.log("guards", "%s\n%s", code.co_qualname, capture.guards)
-    record.log("bytecode", "%s\n%s", code.co_qualname, capture.bytecode)
+    if "bytecode" in config.logs:  # a listing takes longer than the assembler
+        record.log("bytecode", "%s\n%s", code.co_qualname, capture.bytecode)
     return new_code, check
 
 

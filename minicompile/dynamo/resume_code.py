@@ -91,7 +91,7 @@ def _make_resume_code(original, place, bound, local_names):
     arguments = [*local_names, *(f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound)]
     instructions, _ = instructions_of(original)
     inner = cells_made_inside(instructions)
-    if inner & live_sets(instructions)[place]:
+    if inner and inner & live_sets(instructions)[place]:
         unsupported("value across a break", "a comprehension with a cell of its own cannot be re-entered")
     freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
     body = copy_instructions(instructions)
