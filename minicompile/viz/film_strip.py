@@ -184,7 +184,7 @@ class FilmStrip:
                 instruction = "  " * step.depth + step.text
                 parts.append(f"{number:>4} {step.line or '':>5}  {instruction:<30}  {happened}".rstrip())
             parts.append(f"      {frame.steps[-1].note}")
-            return "\n".join(parts)
+        return "\n".join(parts)
 
     def code_data(self, code):
         """For the slider: name, source and listing of a code object."""

@@ -52,7 +52,7 @@ def _describe(tracker, depth):
     if isinstance(tracker, UserDefinedObjectVariable):
         return "object", _named(tracker, tracker.cls.__name__)
     if isinstance(tracker, BoundMethodVariable):
-        return "function", f"method {tracker.function.function_name}"
+        return "function", f"method {_describe(tracker.function, 0)[1].removeprefix('function ')}"
     if isinstance(tracker, BuiltinMethodVariable):
         return "function", f"method {tracker.name}"
     if isinstance(tracker, FunctionVariable):

@@ -91,6 +91,18 @@ def test_a_break_ends_the_first_part_and_the_resume_function_follows(capsys):
     assert second.title == "resume function of broken"
     assert [text for text, _ in second.nodes][-1].startswith("add = add(y, 1)")
     assert len([step for step in strip if step.text == "BINARY_OP *"]) == 1, "the attempt before the restart is gone"
+    text = repr(strip)
+    assert text.count("graph break before CALL") == 1 and "resume function of broken: " in text
+    assert text.endswith("the frame returns: the graph is complete")
+
+
+def test_a_film_of_modules(recwarn):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.MultiheadAttention(4, 2))
+    x = torch.randn(3, 4)
+    strip = minicompile.step(lambda x: model[2](*[model[:2](x)] * 3), x)
+    assert torch.equal(strip.result[0], model[2](*[model[:2](x)] * 3)[0])
+    assert max(step.depth for step in strip) >= 2
+    assert not [warning for warning in recwarn if "internal error" in str(warning.message)]
 
 
 def test_cells_and_caught_exceptions_are_shown():
