@@ -18,15 +18,22 @@ GRAPH, EAGER, PALE = style.STAGE_COLOURS["capture"], style.STAGE_COLOURS["source
 
 
 class Part:
-    """One frame of the function: its beginning, or a resume function.  `capture`: None where no call came here."""
+    """One frame of the function: its beginning, or a resume function.
+
+    captures: of all calls; empty where none came here.  times: how often one call captured it.
+    """
 
     def __init__(self, code):
-        self.code, self.capture = code, None
-        self.is_resume = is_resume_code(code)
+        self.code, self.captures, self.times = code, [], 0
 
     @property
     def title(self):
         return self.code.co_qualname.rpartition("<locals>.")[2]
+
+    @property
+    def capture(self):
+        """The last one, which holds for more values than those before."""
+        return self.captures[-1] if self.captures else None
 
     @property
     def operations(self):
@@ -44,9 +51,10 @@ class Part:
     @property
     def next_codes(self):
         """The resume functions that its new bytecode can call."""
-        instructions = self.capture.instructions if self.capture else ()
+        instructions = [i for capture in self.captures for i in capture.instructions]
         constants = [i.argval for i in instructions if i.opname == "LOAD_CONST"]
-        return [value for value in constants if isinstance(value, types.CodeType) and is_resume_code(value)]
+        found = [value for value in constants if isinstance(value, types.CodeType) and is_resume_code(value)]
+        return list(dict.fromkeys(found))
 
     def lines(self):
         """What happens here, as (text, colour) rows."""
@@ -54,7 +62,8 @@ class Part:
             return [("not captured yet", PALE)]
         names = [name for _, name in self.operations]
         shown = ", ".join(names[:5]) + (f", ... ({len(names)})" if len(names) > 5 else "")
-        rows = [(f"graph: {shown}", GRAPH)] if names else []
+        rows = [(f"captured {self.times} times; the last:", PALE)] if self.times > 1 else []
+        rows += [(f"graph: {shown}", GRAPH)] if names else []
         if self.place is None:
             return [*rows, ("return", PALE)]
         source = self.place.lines()[1:2] or ["?"]
@@ -74,10 +83,12 @@ def line_of(node):
 def parts_of(captures):
     """{code: Part} of one function, in the order in which they ran; those that no call came to, last."""
     parts, root = {}, captures[0].frames[0].code
-    for frame in (frame for captured in captures for frame in captured.frames):
-        if frame.code is root or is_resume_code(frame.code) and frame.code.co_filename == root.co_filename:
-            part = parts.setdefault(frame.code, Part(frame.code))
-            part.capture = part.capture or frame
+    for captured in captures:
+        for frame in captured.frames:
+            if frame.code is root or is_resume_code(frame.code) and frame.code.co_filename == root.co_filename:
+                part = parts.setdefault(frame.code, Part(frame.code))
+                part.captures.append(frame)
+                part.times = max(part.times, sum(other.code is frame.code for other in captured.frames))
     for part in list(parts.values()):
         for code in part.next_codes:
             parts.setdefault(code, Part(code))
@@ -96,7 +107,7 @@ def draw_breaks(fn, *captures, title=""):
     ids = {code: f"p{k}" for k, code in enumerate(parts)}
     for code, part in parts.items():
         dot.append(f"{ids[code]} [label=<{part_table(part, numbers.get(code))}>];")
-        dot += [f"{ids[code]}:out:e -> {ids[target]}:in:w;" for target in dict.fromkeys(part.next_codes)]
+        dot += [f"{ids[code]}:out:e -> {ids[target]}:in:w;" for target in part.next_codes]
     dot.append(f"source -> {ids[next(iter(parts))]} [style=dotted, arrowhead=none]; }}")
     alt = f"{len(parts)} frames of {fn.__qualname__}, {len(numbers)} graphs"
     return render("\n".join(dot), text_of(parts, numbers), alt)
@@ -136,7 +147,7 @@ def text_of(parts, numbers):
     blocks = []
     for code, part in parts.items():
         head = f"{numbers[code]}: {part.title}" if code in numbers else part.title
-        ways = [f"    -> {parts[target].title}" for target in dict.fromkeys(part.next_codes)]
+        ways = [f"    -> {parts[target].title}" for target in part.next_codes]
         blocks.append("\n".join([head, *(f"    {text}" for text, _ in part.lines()), *ways]))
     return "\n".join(blocks)
 

@@ -1,5 +1,6 @@
 """Breaks at classes and objects."""
 
+import collections
 import copy
 import decimal
 import threading
@@ -18,7 +19,7 @@ class Scale:
     def __init__(self, by=3):
         self.by = by
 
-    def __str__(self):
+    def __repr__(self):
         return f"scale by {self.by}"
 
 
@@ -219,15 +220,15 @@ def strong_key(x, reference):
 
 
 @example("builtin on an unknown value")
-def formatted(x):
-    text = "%s!" % Scale()  # noqa: UP031 (the point of the example)
-    return x + len(text)
+def text_of_deque(x):
+    scales = collections.deque([Scale(2), Scale(3)])
+    return x + len(repr(scales)) - len("deque()")
 
 
-@mended(formatted)
-def formatted_by_f_string(x):
-    text = f"{Scale()}!"
-    return x + len(text)
+@mended(text_of_deque)
+def text_of_list(x):
+    scales = [Scale(2), Scale(3)]
+    return x + len(repr(scales))
 
 
 @example("lazy module", lambda k: (*one_tensor(k), nn.LazyLinear(2)))
