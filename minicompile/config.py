@@ -28,6 +28,7 @@ strict = _flag("STRICT", False)  # an internal error raises instead of warning o
 # --- dynamo -----------------------------------------------------------------------------------------
 recompile_limit = _number("RECOMPILE_LIMIT", 8)  # compiled entries per code object; then that code runs eager
 inline_depth_limit = _number("INLINE_DEPTH_LIMIT", 200)  # nested calls followed before the graph breaks
+loop_limit = _number("LOOP_LIMIT", 10_000)  # times that one loop goes round during capture before the graph breaks
 
 # --- aot --------------------------------------------------------------------------------------------
 partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward

@@ -237,6 +237,11 @@ ROWS = (
         "pass in the container, and iterate inside the compiled function",
     ),
     (
+        "long loop",
+        "Capture unrolls loops, and this one goes round so often that a graph of it would never be done.",
+        "use a tensor operation in place of the loop, or raise `minicompile.config.loop_limit`",
+    ),
+    (
         "value that varies in a loop",
         "A loop broke before, and this value is another one each time round: a graph for each value would never end.",
         "mend the break in the loop: a loop without a break is captured whole",

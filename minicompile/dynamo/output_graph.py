@@ -5,6 +5,7 @@ Comes out: an FX `GraphModule` handed to the backend, and the compiled function 
 Mirrors `torch/_dynamo/output_graph.py`.  Taught in chapter 03.
 """
 
+import collections
 import dataclasses
 import functools
 import linecache
@@ -54,6 +55,7 @@ class OutputGraph:
         self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker)
         self.current_translator = None  # the innermost frame being run
         self.root_cells = {}
+        self.rounds = collections.Counter()  # id of the first instruction of a loop -> how often it was jumped back to
         self.outer_exception = LazyVariable(self, sys.exception(), CallSource(ConstantSource(sys, "sys"), exception_of))
         self.assumed = None  # (step, the break there) of the first branch on data that was not taken: assumptions.py
         self.operator_error = None  # what the last operator raised on fake tensors

@@ -185,6 +185,8 @@ def _call_resume(tx, number, bound, origin):
     if "__class__" in origin.code.co_freevars and first and first[0] in tx.locals:  # super() reads the first argument
         names = first + tuple(name for name in names if name != first[0])
     code, arguments = resume_code(origin.code, place, tuple(bound), names)
+    if tx.break_at.error.kind == "long loop":  # the rest of it would break at every turn
+        _eval_frame.skip(code)
     codegen = PyCodegen(tx.output, tx.code)
     for k in reversed(range(len(bound))):
         codegen.store_fast(f"__stack_{k}")

@@ -110,7 +110,11 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             self.step()
 
     def jump(self, target):
-        self.pointer = self.index_of[id(target)]
+        source, self.pointer = self.pointer, self.index_of[id(target)]
+        if self.pointer < source:
+            self.output.rounds[id(target)] += 1
+            if self.output.rounds[id(target)] > config.loop_limit:
+                unsupported("long loop", f"a loop went round {config.loop_limit} times during capture")
 
     def unwind(self, instruction, observed):
         """Cut the stack and go to the handler that covers the instruction, or leave the frame."""
@@ -198,6 +202,12 @@ class InliningInstructionTranslator(InstructionTranslatorBase):
         source = None if same_globals else parent.globals_source_of(function.globals_dict)
         super().__init__(parent.output, code, function.globals_dict, source, arguments, cells, parent)
         self.function = function
+
+    def run_prologue(self):
+        """Up to RESUME, which makes the cells: a generator's frame does this when it is called."""
+        while not self.started:
+            self.step()
+        self.output.current_translator = self.parent
 
     def run(self):
         try:

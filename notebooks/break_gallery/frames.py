@@ -94,6 +94,18 @@ def except_plain(x):
     return x
 
 
+@example("long loop")
+def count_very_far(x):
+    for k in range(10_500):  # noqa: B007
+        pass
+    return x + k
+
+
+@mended(count_very_far)
+def last_number(x):
+    return x + range(10_500)[-1]
+
+
 @example("value that varies in a loop", also=("print or input",))
 def count_up(x):
     k = 0

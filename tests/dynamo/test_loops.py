@@ -375,3 +375,24 @@ def test_a_flag_that_alternates_has_a_graph_for_each_value():
     compiled = minicompile.compile(loop, backend=counter)
     assert torch.equal(compiled(torch.ones(2), 20), loop(torch.ones(2), 20))
     assert counter.graphs <= 5 < config.recompile_limit
+
+
+def test_a_very_long_loop_is_left_to_eager_from_the_limit_on():
+    def inner(x, k):
+        return x + k
+
+    def loop(x, n):
+        total = 0
+        for k in range(n):
+            total += k
+            if k % 1000 == 999:
+                x = inner(x, total)
+        return x * 2
+
+    counter = CompileCounter()
+    with config.patch(loop_limit=100):
+        compiled = minicompile.compile(loop, backend=counter)
+        for n in (50, 5000, 6000):
+            assert torch.equal(compiled(torch.ones(2), n), loop(torch.ones(2), n))
+    assert minicompile.record.break_reasons == {"long loop": 2}
+    assert counter.graphs >= 5  # the callee is captured by itself
