@@ -309,3 +309,141 @@ def test_keywords_may_have_any_name(name):
         return x, table
 
     same(lambda: (f, [(X,)]))
+
+
+def test_a_cell_that_is_emptied_again():
+    def f(x):
+        late = lambda: box  # noqa: F821
+        box = 1
+        value = late()
+        del box
+        try:
+            late()
+        except NameError as error:
+            return x, value, str(error)
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:]
+
+
+# --- functions made inside ----------------------------------------------------------------------------------------
+def decorated(**attributes):
+    def decorate(function):
+        for name, value in attributes.items():
+            setattr(function, name, value)
+        return function
+
+    return decorate
+
+
+def test_the_dict_and_the_annotations_of_a_function_made_inside():
+    import functools
+
+    def f(x):
+        @decorated(label="kept", gone=1)
+        def inner(n: int, *, k: str = "a") -> list:
+            return n
+
+        @functools.wraps(inner)
+        def outer(n):
+            return inner(n)
+
+        outer.__dict__["more"] = 2
+        del outer.gone
+        return x, outer, outer.label, sorted(outer.__dict__)
+
+    want, got = both(f, X, fullgraph=True)
+    assert want[2:] == got[2:] and want[1].__annotations__ == got[1].__annotations__
+    assert got[1].__dict__.keys() == want[1].__dict__.keys() and got[1].more == 2
+
+
+# --- conversions --------------------------------------------------------------------------------------------------
+class Odd(int):
+    pass
+
+
+class Converts:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __index__(self):
+        return 7
+
+    def __complex__(self):
+        return self.answer
+
+    __int__ = __bytes__ = __complex__
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("answer", [3, 3.5, 2j, True, Odd(4), None, b"text"], ids=repr)
+def test_conversions_by_special_methods(answer):
+    def f(x):
+        found, value = [], Converts(answer)
+        for convert in (int, float, complex, bytes):
+            try:
+                made = convert(value)
+                found += [made, type(made)]
+            except TypeError as error:
+                found.append(str(error))
+        try:
+            found.append(bytes(value, "ascii"))
+        except TypeError as error:
+            found.append(str(error))
+        return x, found
+
+    want, got = both(f, X)
+    assert want[1] == got[1]
+
+
+def test_a_descriptor_whose_get_is_any_callable():
+    class Callable:
+        calls = 0
+
+        def __call__(self, *args):
+            Callable.calls += 1
+            return len(args)
+
+    class Descriptor:
+        __get__ = Callable()
+
+    class Holder:
+        attribute = Descriptor()
+
+    want, got = both(lambda x: (x, Holder().attribute), X)
+    assert want[1] == got[1] and Callable.calls == 2
+
+
+def test_attributes_of_builtin_containers():
+    import collections
+
+    def f(x):
+        table = collections.defaultdict()
+        table.default_factory = list
+        table[1].append(2)
+        queue = collections.deque([1], 3)
+        try:
+            queue.maxlen = 4
+        except AttributeError as error:
+            return x, table, str(error)
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:]
+
+
+def test_a_class_method_around_a_descriptor():
+    class Wrapper:
+        def __init__(self, wrapped):
+            self.wrapped = wrapped
+
+        def __call__(self, cls):
+            return "called", cls
+
+        def __get__(self, instance, owner):
+            return lambda: ("bound", self.wrapped(), instance, owner)
+
+    class Holder:
+        name = classmethod(Wrapper(lambda: "inner"))
+
+    want, got = both(lambda x: (x, Holder.name(), Holder().name()), X)
+    assert want[1:] == got[1:]

@@ -57,7 +57,8 @@ class CellVariable(VariableTracker):
             if self.frame_name is None:
                 codegen.write_attribute(self, "cell_contents", value)
             elif deleted:
-                codegen.emit("DELETE_DEREF", self.frame_name)
+                if self.contents is not None:  # else it was set and deleted again
+                    codegen.emit("DELETE_DEREF", self.frame_name)
             else:
                 codegen(value)
                 codegen.emit("STORE_DEREF", self.frame_name)

@@ -82,7 +82,8 @@ class BuiltinObject(VariableTracker):
 
     def var_setattr(self, tx, name, value):
         with as_observed(tx):
-            setattr(self.empty(), name, None)  # no builtin takes attributes: this says so in CPython's words
+            setattr(self.empty(), name, None)  # hardly a builtin takes attributes: this says so in CPython's words
+        unsupported("attribute write", f"`{name}` of a {self.python_type().__name__}")
 
     def var_delattr(self, tx, name):
         with as_observed(tx):

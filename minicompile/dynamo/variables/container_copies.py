@@ -21,6 +21,8 @@ def shallow_copy(tx, value):
     value = value.realize()
     if isinstance(value, (ConstantVariable, TupleVariable, RangeVariable, SliceVariable)):
         return value
+    if value.python_type() is frozenset:
+        return value
     if isinstance(value, UserDefinedObjectVariable):
         return copy_object(tx, value, {}, lambda attribute: attribute)
     if not hasattr(type(value), "method___copy__"):

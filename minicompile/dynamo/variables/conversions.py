@@ -207,11 +207,16 @@ def conversion(cls, *methods):
     def handler(tx, /, *args, **kwargs):
         if tx.can_fold(None, args, kwargs):
             return tx.fold(cls, args, kwargs)
-        value = args[0].realize()
-        for method in methods:
+        value = args[0].realize() if len(args) == 1 and not kwargs else None
+        for method in methods if value is not None else ():
             if type_lookup(value.python_type(), method):
-                return value.call_method(tx, method, [], {})
-        unsupported("builtin on an unknown value", f"{cls.__name__}() of {value!r}")
+                made = value.call_method(tx, method, [], {}).realize()
+                if method != methods[0]:
+                    return tx.call(cls, made)
+                if made.python_type() is not cls:
+                    unsupported("builtin on an unknown value", f"{method} of {value!r} returns no {cls.__name__}")
+                return made
+        unsupported("builtin on an unknown value", f"{cls.__name__}() of {[*args, *kwargs.values()]}")
 
     return handler
 
@@ -236,6 +241,8 @@ def make_round(tx, number, *digits):
 def make_text(tx, /, *args, **kwargs):
     if tx.can_fold(None, args, kwargs):
         return tx.fold(str, args, kwargs)
+    if len(args) != 1 or kwargs:
+        unsupported("builtin on an unknown value", f"str() of {[*args, *kwargs.values()]}")
     value = args[0].realize()
     return represent(tx, value) if value.python_type() in BRACKETS else value.call_method(tx, "__str__", [], {})
 

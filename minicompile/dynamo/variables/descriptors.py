@@ -116,10 +116,16 @@ def get_static(tx, found, instance):
     return value_at(tx, found.attribute.__func__, source)
 
 
+CLASS_METHODS_CHAIN = classmethod(property(lambda cls: True)).__get__(None, object) is True  # until 3.12
+
+
 def get_class_method(tx, found, instance):
     source = class_source(found)
-    function = value_at(tx, found.attribute.__func__, source and AttrSource(source, "__func__"))
-    return bound_method(function, tx.build(found.cls))
+    wrapped, source = found.attribute.__func__, source and AttrSource(source, "__func__")
+    if CLASS_METHODS_CHAIN and type_lookup(type(wrapped), "__get__") and not isinstance(wrapped, types.FunctionType):
+        get = value_at(tx, wrapped, source).var_getattr(tx, "__get__")
+        return get.call_function(tx, [tx.build(found.cls), tx.build(found.cls)], {})
+    return bound_method(value_at(tx, wrapped, source), tx.build(found.cls))
 
 
 def get_cached_property(tx, found, instance):
@@ -182,6 +188,8 @@ def call_get(tx, found, instance, getter):
     value = value_at(tx, attribute, source)
     if isinstance(getter, types.FunctionType):
         return tx.inline(getter, [value, instance or tx.build(None), tx.build(found.cls)], {})
+    if not isinstance(getter, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+        unsupported("attribute written in C", f"`__get__` of attribute `{found.name}` is a {type(getter).__name__}")
     probe = object()  # a descriptor written in C: does it bind like a function, or give itself?
     bound = attribute.__get__(probe, object)
     if bound is attribute or instance is None:

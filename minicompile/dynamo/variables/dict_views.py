@@ -4,10 +4,12 @@ Goes in: the tracker of the dict.  Comes out: answers that see its later changes
 Mirrors `torch/_dynamo/variables/dicts.py`.  Taught in chapter 06.
 """
 
+import gc
 import types
 
 from ..builder import wraps
 from ..source import CallSource
+from .base import unsupported
 from .constant import BuiltinObject
 
 
@@ -104,5 +106,7 @@ class MappingProxyVariable(BuiltinObject):
 
 @wraps(types.MappingProxyType)
 def wrap_mapping_proxy(output, value, source):
+    if not all(isinstance(owner, dict) for owner in gc.get_referents(value)):
+        unsupported("builtin on an unknown value", "a mapping proxy of a mapping that is no dict")
     copied = CallSource(source, dict) if source is not None else None
     return MappingProxyVariable(output.wrap(dict(value), copied), source)

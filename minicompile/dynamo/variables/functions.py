@@ -11,6 +11,7 @@ from ..builder import wraps
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
 from .cells import CellVariable, cell_contents
+from .instance_dict import InstanceDictVariable
 
 
 # --- functions ------------------------------------------------------------------------------------------
@@ -130,6 +131,7 @@ class NestedFunctionVariable(FunctionVariable):
         self._defaults, self._kw_defaults, self._cells = defaults, kw_defaults, cells
         self.annotations = annotations
         self.function_name = code.co_qualname
+        self.view = InstanceDictVariable(self)
 
     def defaults(self, tx):
         return self._defaults
@@ -166,15 +168,36 @@ class NestedFunctionVariable(FunctionVariable):
         if name == "__get__":
             return BuiltinMethodVariable(self, "__get__")
         if name == "__dict__":
-            return tx.build_dict(dict(tx.side_effects.pending_attributes(self)))
+            tx.side_effects.new_object(self)
+            return self.view
         tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
 
     def var_setattr(self, tx, name, value):
         tx.side_effects.new_object(self)
         tx.side_effects.store_attr(self, name, value)
 
+    def var_delattr(self, tx, name):
+        if self.stored_attribute(tx, name) is None:
+            tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
+        self.forget(tx, name)
+
+    # what its `__dict__` asks
+    cls = types.FunctionType
+
+    def instance_dict(self):
+        return {}
+
+    def stored_attribute(self, tx, name):
+        return tx.side_effects.load_attr(self, name)
+
+    def guard_lacks(self, tx, name):
+        """Nothing was there before."""
+
+    def forget(self, tx, name):
+        del tx.side_effects.pending_attributes(self)[name]
+
     def children(self):
-        return [*self._defaults, *self._kw_defaults.values()]
+        return [*self._defaults, *self._kw_defaults.values(), *(self.annotations or {}).values()]
 
     def reconstruct(self, codegen):
         flags = 0
@@ -189,6 +212,12 @@ class NestedFunctionVariable(FunctionVariable):
                 codegen.load_const(key)
                 codegen(value)
             codegen.build_map(len(self._kw_defaults))
+        if self.annotations:
+            flags |= 4
+            for key, value in self.annotations.items():
+                codegen.load_const(key)
+                codegen(value)
+            codegen.build_tuple(2 * len(self.annotations))
         if self._cells:
             flags |= 8
             for cell in self._cells:
@@ -201,7 +230,11 @@ class NestedFunctionVariable(FunctionVariable):
 
     def _reconstruct_in_other_module(self, codegen, flags):
         """A function of an inlined frame keeps the globals of its own module."""
-        names = [name for bit, name in ((1, "defaults"), (2, "kw_defaults"), (8, "closure")) if flags & bit]
+        names = [
+            name
+            for bit, name in ((1, "defaults"), (2, "kw_defaults"), (4, "annotations"), (8, "closure"))
+            if flags & bit
+        ]
         codegen.build_tuple(len(names))
         codegen.store_fast("__parts")
         codegen.push_function(make_function)
@@ -220,6 +253,8 @@ def make_function(code, globals_dict, names, parts):
     given = dict(zip(names, parts))
     function = types.FunctionType(code, globals_dict, None, given.get("defaults"), given.get("closure"))
     function.__kwdefaults__ = given.get("kw_defaults")
+    annotations = given.get("annotations", ())
+    function.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
     return function
 
 
