@@ -5,7 +5,6 @@ listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02.
 """
 
 import dis
-from dataclasses import replace
 
 from .bytecode_versions import GENERATOR_START_DEPTH, ExceptionHandler
 
@@ -98,7 +97,7 @@ def live_sets(instructions):
 
 def copy_instructions(instructions):
     """Copies of instructions, jumping and raising among themselves."""
-    copies = [replace(instruction) for instruction in instructions]
+    copies = [instruction.copy() for instruction in instructions]
     by_id = {id(old): new for old, new in zip(instructions, copies)}
     for copy in copies:
         if copy.is_jump:

@@ -5,7 +5,6 @@ of the running version with real args, ready to encode.  Each row of `TABLE` is 
 Mirrors a part of `torch/_dynamo/bytecode_transformation.py`.  Taught in chapter 02.
 """
 
-import dataclasses
 import dis
 
 from .bytecode_versions import (
@@ -19,6 +18,7 @@ from .bytecode_versions import (
     NULL_FIRST,
     PY312,
     PY313,
+    ExceptionHandler,
     Instruction,
 )
 
@@ -184,7 +184,7 @@ def lower(instructions, pool):
         elif instruction.opname in TABLE:
             new += TABLE[instruction.opname](instruction, pool)
         else:
-            new.append(dataclasses.replace(instruction))
+            new.append(instruction.copy())
         for each in new:
             each.positions, each.exc, each.offset = instruction.positions, instruction.exc, instruction.offset
         first[id(instruction)] = new[landed]
@@ -194,5 +194,5 @@ def lower(instructions, pool):
             places = landings if PY312 and each.opname == "FOR_ITER" else first
             each.argval = places.get(id(each.argval), each.argval)
         if each.exc is not None:
-            each.exc = dataclasses.replace(each.exc, target=first.get(id(each.exc.target), each.exc.target))
+            each.exc = ExceptionHandler(first.get(id(each.exc.target), each.exc.target), each.exc.depth, each.exc.lasti)
     return out

@@ -70,6 +70,9 @@ class Instruction:
         if self.argval is None and self.opname != "LOAD_CONST":
             self.argval = self.arg
 
+    def copy(self):
+        return Instruction(self.opname, self.arg, self.argval, self.positions, self.exc, self.offset)
+
     @property
     def opcode(self):
         """The running version's number for it."""

@@ -769,3 +769,24 @@ def test_breaks_keep_containers():
         return a, list(d), d.maxlen, a["t"][0] is inner, d[0] is inner, a["o"]["k"] is inner, a["dd"]["q"] is inner
 
     check(fn, X, compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True, graph_breaks=1)
+
+
+def test_a_sort_that_fails_leaves_the_list_half_sorted():
+    def fn(x, a, b):
+        found = []
+        for reverse in (False, True):
+            for items in (a, [3, 2, 1, "a", 0, 5], [5, 1, [], 0]):
+                try:
+                    items.sort(key=lambda v: (found.append(len(items)), v)[1], reverse=reverse)
+                except TypeError as error:
+                    found.append(str(error))
+                found.append(list(items))
+        try:
+            b.sort(key=lambda v: b.append(v) or v)
+        except ValueError as error:
+            found.append(str(error))
+        return x + 1, found
+
+    check(
+        fn, X, [2, 0, "enter", 2, 1], [3, 1, 2], compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True
+    )

@@ -255,9 +255,14 @@ class ListVariable(MutableSequence):
     refill = staticmethod(refill_list)
 
     def method_sort(self, tx, *, key=NONE, reverse=FALSE):
-        ordered = sort(tx, self.items, key, reverse)
         tx.side_effects.mutated(self)
-        self.items[:] = ordered
+        items, self.items[:] = list(self.items), []  # as in CPython, which nobody can look at meanwhile
+        try:
+            sort(tx, items, key, reverse)
+        finally:
+            changed, self.items[:] = len(self.items) > 0, items
+        if changed:
+            tx.raise_observed(ValueError, "list modified during sort")
         return NONE
 
     def push_new(self, codegen, items):

@@ -334,7 +334,9 @@ HANDLERS[min], HANDLERS[max] = extreme(min), extreme(max)
 
 @handles(sorted)
 def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
-    return ListVariable(sort(tx, iterable.unpack(tx), key, reverse))
+    items = iterable.unpack(tx)
+    sort(tx, items, key, reverse)
+    return ListVariable(items)
 
 
 @handles(types.MethodType)

@@ -97,11 +97,13 @@ def compare_items(tx, compare, ours, theirs):
 
 
 def sort(tx, items, key=NONE, reverse=FALSE):
-    """A sorted list of trackers, by CPython's own sort."""
+    """Sort a list of trackers in place, by CPython's own sort; an error on the way leaves it half sorted, as there."""
     ranked = elements(tx, items)
     by = None if is_none(key) else lambda e: Element(tx, key.call_function(tx, [e.variable], {}))
-    ranked.sort(key=by, reverse=tx.truth(reverse))
-    return [element.variable for element in ranked]
+    try:
+        ranked.sort(key=by, reverse=tx.truth(reverse))
+    finally:
+        items[:] = [element.variable for element in ranked]
 
 
 def is_none(variable):
