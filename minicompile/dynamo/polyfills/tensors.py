@@ -43,8 +43,19 @@ def addcmul_(tensor, first, second, *, value=1):
     return tensor.add_(first * second * value)
 
 
+def foreach(method):
+    """`torch._foreach_addcdiv_(tensors, first, second, scalars)` with a tensor of scalars."""
+
+    def run(tensors, first, second, scalars):
+        for tensor, a, b, value in zip(tensors, first, second, scalars):
+            method(tensor, a, b, value=value)
+
+    return run
+
+
 POLYFILLS = {
     torch.autograd.profiler.record_function: NullContext,
+    torch.optim.Optimizer.zero_grad: torch.optim.Optimizer.zero_grad.__wrapped__,  # which is marked to run in eager
     torch._C._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,
 }
 METHODS = {"addcdiv_": addcdiv_, "addcmul_": addcmul_}  # where `value` is a tensor

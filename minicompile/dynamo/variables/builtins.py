@@ -11,10 +11,12 @@ operators.py, POLYFILLS and FOLDED below.
 import operator
 import types
 
+import torch
+
 from ..builder import wraps, wraps_if
 from ..polyfills import tensors
 from ..source import AttrSource
-from . import autograd_functions, container_copies, conversions, higher_order, operators, questions
+from . import autograd_functions, container_copies, conversions, higher_order, operators, questions, torch_functions
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
@@ -34,6 +36,8 @@ HANDLERS = {
     **questions.HANDLERS,
     **autograd_functions.HANDLERS,
     **higher_order.HANDLERS,
+    torch.Tensor: torch_functions.make_tensor,
+    torch.nn.Parameter: torch_functions.make_parameter,
 }
 
 

@@ -72,6 +72,9 @@ class GraphValueVariable(VariableTracker):
         super().__init__()
         self.node = node
 
+    def python_type(self):
+        return type(self.node.meta["example_value"])
+
     def as_proxy(self):
         return self.node
 

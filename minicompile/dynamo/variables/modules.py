@@ -17,6 +17,7 @@ from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
 from .descriptors import class_lookup, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
+from .tensor import TensorVariable
 
 TABLES = ("_parameters", "_buffers", "_modules")  # in the order in which nn.Module.__getattr__ asks them
 
@@ -146,10 +147,32 @@ def wrap_optimized_module(output, value, source):
 @wraps_if(lambda value: isinstance(value, nn.Module), order=40)
 def wrap_nn_module(output, value, source):
     cls = type(value)
-    if isinstance(value, nn.modules.lazy.LazyModuleMixin):
-        unsupported("lazy module", f"{cls.__name__} has no parameters yet")
+    if isinstance(value, nn.modules.lazy.LazyModuleMixin) and value.has_uninitialized_params():
+        return LazyModuleVariable(cls, value, source)
     output.guard("type", source, cls)
     return share_attributes(output, NNModuleVariable(cls, value, placed(value, source)))
+
+
+class LazyModuleVariable(VariableTracker):
+    """A module whose first call makes its parameters.  That happens during capture, from the example's shapes."""
+
+    def __init__(self, cls, value, source):
+        super().__init__(source)
+        self.cls, self.value = cls, value
+
+    def is_immutable(self):
+        return False
+
+    def var_getattr(self, tx, name):
+        unsupported("lazy module", f"{self.cls.__name__}.{name} is read before there are parameters")
+
+    def call_function(self, tx, args, kwargs):
+        if any(not isinstance(a.realize(), TensorVariable) for a in [*args, *kwargs.values()]):
+            unsupported("lazy module", f"{self.cls.__name__} is called with something else than tensors")
+        fakes = {name: value.realize().fake for name, value in kwargs.items()}
+        self.value._infer_parameters(self.value, tuple(a.realize().fake for a in args), fakes)
+        initialised = wrap_nn_module(tx.output, self.value, self.source)
+        return tx.output.remember(self.value, initialised).call_function(tx, args, kwargs)
 
 
 # --- Python modules ---------------------------------------------------------------------------------

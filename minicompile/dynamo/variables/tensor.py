@@ -69,6 +69,8 @@ class TensorVariable(VariableTracker):
             return tx.build(self.cls)
         if name == "grad":
             return self.gradient(tx)
+        if name == "grad_fn" and (not self.fake.requires_grad or self.source is None and self.fake.is_leaf):
+            return tx.build(None)
         if callable(getattr(torch.Tensor, name, None)):
             from .functions import BuiltinMethodVariable
 
@@ -84,6 +86,12 @@ class TensorVariable(VariableTracker):
         value = tx.output.input_value(self)
         return tx.output.wrap(value.grad, AttrSource(self.source, "grad")).realize()
 
+    def fits_as_gradient(self, value):
+        """Whether `self.grad = value` is without complaint."""
+        if not isinstance(value, TensorVariable):
+            return value.is_python_constant() and value.as_python_constant() is None
+        return all(getattr(value.fake, name) == getattr(self.fake, name) for name in ("shape", "dtype", "device"))
+
     def user_attribute(self, tx, name):
         """An attribute that the user put on a tensor (`tensor.__dict__`)."""
         if self.source is not None:
@@ -97,7 +105,9 @@ class TensorVariable(VariableTracker):
         value = value.realize()
         if name == "requires_grad" and value.is_python_constant():
             return graph_call(tx, "requires_grad_", [self, value], {}, op="call_method")
-        if name == "data" or name == "grad" or hasattr(torch.Tensor, name):
+        if name == "grad" and self.source is not None and self.fits_as_gradient(value):
+            return tx.side_effects.store_attr(self, name, value)
+        if hasattr(torch.Tensor, name):
             unsupported("tensor attribute write", f"`tensor.{name} = ...` changes the tensor outside the graph")
         tx.side_effects.store_attr(self, name, value)
 
@@ -209,6 +219,7 @@ BREAKING_METHODS = {  # name -> kind of the break
     **dict.fromkeys(("tolist", "numpy", "__array__", "data_ptr"), "tensor read as a list or array"),
     **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
+    "as_subclass": "tensor subclass",
 }
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)
@@ -250,12 +261,20 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     node = tx.output.create_node(op, target, node_args, node_kwargs)
     node.meta["example_value"] = result
     # In-place and pass-through operations return their arguments: the same objects, so the same trackers.
-    known = {id(a.fake): a for a in [*args, *kwargs.values()] if isinstance(a, TensorVariable)}
-    return wrap_result(tx, node, result, known)
+    return wrap_result(tx, node, result, {id(t.fake): t for t in tensors_among([*args, *kwargs.values()])})
 
 
 def holds_tensor(result):
     return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(result))
+
+
+def tensors_among(trackers):
+    """The tensors, also those in lists and tuples."""
+    for tracker in trackers:
+        if isinstance(tracker, TensorVariable):
+            yield tracker
+        elif tracker.python_type() in (list, tuple):
+            yield from tensors_among([item.realize() for item in tracker.children()])
 
 
 def wrap_result(tx, node, result, known=()):
@@ -274,7 +293,7 @@ def wrap_result(tx, node, result, known=()):
                 continue
             item = tx.output.create_node("call_function", operator.getitem, (node, index))
             items.append(wrap_result(tx, item, element, known))
-        return tx.build_sequence(type(result), items)
+        return tx.build_sequence(list if isinstance(result, list) else type(result), items)
     if isinstance(result, dict):
         keys = {key: tx.output.create_node("call_function", operator.getitem, (node, key)) for key in result}
         return tx.build_dict({key: wrap_result(tx, item, result[key], known) for key, item in keys.items()})

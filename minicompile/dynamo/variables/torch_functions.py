@@ -8,13 +8,17 @@ All other Python in torch (nn.Module, context managers, initialisers) is inlined
 `torch._C._set_grad_enabled`.
 """
 
+import operator
 import types
 
 import torch
 import torch.nn.functional as F
 
 from ..builder import wraps_if
+from ..polyfills import tensors
+from ..source import CallSource, ConstantSource
 from .base import VariableTracker, unsupported
+from .constant import TRUE
 from .tensor import TensorVariable, graph_call
 
 C_CALLABLES = (
@@ -78,7 +82,7 @@ class TorchFunctionVariable(VariableTracker):
         handler = HANDLERS.get(self.value)
         if handler is not None:
             return handler(tx, *args, **kwargs)
-        if self.value in STATE_READERS or self.value in MODES:
+        if self.value in STATE_READERS or self.value in MODES or self.value in GUARDED_READERS:
             return mode_call(tx, self.value, args, kwargs)
         if self.value in BREAKING:
             unsupported("torch call left to eager", f"{self.name} {BREAKING[self.value]}")
@@ -87,7 +91,7 @@ class TorchFunctionVariable(VariableTracker):
         return graph_call(tx, self.value, args, kwargs)
 
     def var_getattr(self, tx, name):
-        return tx.build(getattr(self.value, name))
+        return tx.constant_getattr(self, name)
 
     @property
     def name(self):
@@ -105,10 +109,17 @@ def call_with_out(tx, function, args, kwargs):
     result = graph_call(tx, function, args, kwargs)
     if before != [tuple(t.realize().fake.shape) for t in targets]:
         unsupported("tensor storage", "the out tensor has another shape than the result", "give it the right shape")
-    return out if not isinstance(out, TensorVariable) or result is not out else result
+    return result
 
 
 # --- modes ----------------------------------------------------------------------------------------------
+SDP_BACKENDS = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+
+
+def sdp_state(name):
+    return lambda enabled: (getattr(torch._C, f"_get_{name}_sdp_enabled")(),)
+
+
 # setter -> function that reads the state as the setter's arguments, given the arguments of this call.  During capture
 # the mode is really switched (fake tensors feel it), noted in the graph, and undone when capture ends; the new bytecode
 # then switches it for good.
@@ -119,6 +130,8 @@ MODES = {
     torch.set_autocast_cache_enabled: lambda enabled: (torch.is_autocast_cache_enabled(),),
     torch.set_default_dtype: lambda dtype: (torch.get_default_dtype(),),
     torch._C._set_default_dtype: lambda dtype: (torch.get_default_dtype(),),
+    **{getattr(torch._C, f"_set_sdp_use_{name}"): sdp_state(name) for name in SDP_BACKENDS},
+    torch._C._set_sdp_priority_order: lambda order: (torch._C._get_sdp_priority_order(),),
 }
 STATE_READERS = {
     torch.is_grad_enabled,
@@ -135,6 +148,7 @@ STATE_READERS = {
     torch._C._is_torch_function_enabled,
     torch._C._is_torch_function_mode_enabled,
     torch._C._len_torch_function_stack,
+    torch._C._accelerator_getAccelerator,
     torch._C._len_torch_dispatch_stack,
     torch._C._get_default_device,
     torch.get_num_threads,
@@ -146,6 +160,13 @@ STATE_READERS = {
 }
 
 
+# reader -> its setter: these are not in the ambient state, and guarded where they are read
+GUARDED_READERS = {
+    **{getattr(torch._C, f"_get_{n}_sdp_enabled"): getattr(torch._C, f"_set_sdp_use_{n}") for n in SDP_BACKENDS},
+    torch._C._get_sdp_priority_order: torch._C._set_sdp_priority_order,
+}
+
+
 def mode_call(tx, function, args, kwargs):
     """Read or switch an ambient mode.  Readers are constants: every frame guards the ambient state."""
     constants = [a.as_python_constant() for a in args]
@@ -154,6 +175,8 @@ def mode_call(tx, function, args, kwargs):
         before = MODES[function](*constants)
         tx.side_effects.set_mode(function, before, tuple(constants))
         tx.output.create_node("call_function", function, tuple(constants))
+    elif function in GUARDED_READERS and GUARDED_READERS[function] not in tx.side_effects.modes:
+        tx.guard("equals", CallSource(ConstantSource(function, function.__name__), operator.call), function())
     return tx.fold_python(function, constants, named)
 
 
@@ -186,6 +209,39 @@ def _torch_tensor(tx, data, **kwargs):
     if not data.is_python_constant():
         unsupported("tensor read as a number", "torch.tensor() of tensors reads their data", "use torch.stack")
     return graph_call(tx, torch.tensor, [data], kwargs)
+
+
+def make_tensor(tx, *args, **kwargs):
+    """`torch.Tensor(2, 3)` and `torch.Tensor([2, 3])`."""
+    args = [a.realize() for a in args]
+    if kwargs or any(not a.is_python_constant() for a in args):
+        unsupported(
+            "operator argument", "torch.Tensor() of a tensor, or on a device", "use torch.tensor or torch.empty"
+        )
+    if len(args) == 1 and args[0].python_type() in (list, tuple):
+        return graph_call(tx, torch.tensor, args, {"dtype": tx.build(torch.get_default_dtype())})
+    return graph_call(tx, torch.empty, [tx.build_list(args)], {})
+
+
+def make_parameter(tx, data=None, requires_grad=TRUE):
+    """`nn.Parameter(data)`: a new leaf, made by the graph."""
+    data = graph_call(tx, torch.empty, [tx.build(0)], {}) if data is None else data.realize()
+    if not isinstance(data, TensorVariable):
+        unsupported("operator argument", f"nn.Parameter of {data!r}")
+    made = graph_call(tx, torch.nn.Parameter, [data, requires_grad], {})
+    made.cls = torch.nn.Parameter
+    return made
+
+
+def _with_tensor_value(function, method):
+    """A foreach function whose last argument, a tensor, holds the number for each element of the lists."""
+
+    def handler(tx, *args, **kwargs):
+        if isinstance(args[-1], TensorVariable):
+            return tx.inline(tensors.foreach(method), args)
+        return graph_call(tx, function, args, kwargs)
+
+    return handler
 
 
 def _recurrent(function):
@@ -229,6 +285,10 @@ HANDLERS = {
     torch.is_signed: _of_fake(torch.is_signed),
     torch.numel: _of_fake(torch.numel),
     torch.tensor: _torch_tensor,
+    **{
+        getattr(torch, f"_foreach_{name}"): _with_tensor_value(getattr(torch, f"_foreach_{name}"), method)
+        for name, method in tensors.METHODS.items()
+    },
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch.get_default_device: _get_default_device,
     torch._assert: _assert,
@@ -255,7 +315,7 @@ BREAKING = {
     torch.load: "reads a file",
     torch.from_numpy: "shares memory with numpy",
 }
-ALWAYS_TRACKED = {*HANDLERS, *MODES, *STATE_READERS, *BREAKING}
+ALWAYS_TRACKED = {*HANDLERS, *MODES, *STATE_READERS, *GUARDED_READERS, *BREAKING}
 
 
 def is_tracked(value):
