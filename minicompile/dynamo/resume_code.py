@@ -148,9 +148,8 @@ def emit_suspended_generator(codegen, frame, started):
     """
     if frame.handling:
         unsupported("value across a break", "a generator stands in an exception handler at the break")
-    place = frame.pointer if started else prologue_length(frame.instructions)
     names = tuple(frame.locals)
-    code, _ = resume_code(frame.code, place, (True,) * len(frame.stack), names)
+    code, _ = resume_code(frame.code, frame.pointer, (True,) * len(frame.stack), names)
     codegen.push_function(make_suspended_generator)
     codegen.load_const(code)
     codegen.load_source(frame.globals_source or frame.globals_source_of(frame.globals_dict))

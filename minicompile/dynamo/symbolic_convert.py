@@ -239,7 +239,8 @@ class InstructionTranslator(InstructionTranslatorBase):
             while self.return_value is None:
                 self.step_number += 1
                 if self.break_at is not None and self.step_number == self.break_at.step:
-                    return compile_break(self, self.instructions[self.pointer])
+                    self.current = self.instructions[self.pointer]
+                    return compile_break(self, self.current)
                 self.step()
             return compile_return(self)
         except errors.Unsupported as error:
@@ -249,7 +250,7 @@ class InstructionTranslator(InstructionTranslatorBase):
         except ObservedException as observed:
             error = break_error(
                 "exception leaves the frame",
-                f"the program raises {observed.variable!r} here, and eager shall raise it",
+                f"the program raises {observed.variable} here, and eager shall raise it",
             )
             error.places.append(self.place())
             raise RestartAnalysis(self.raised_at[observed.variable], error) from observed

@@ -6,6 +6,8 @@ attributes, so a graph break in the middle of a loop leaves a working iterator b
 Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
 """
 
+import types
+
 from .iterators import (
     Missing,
 )
@@ -206,3 +208,17 @@ def match_class(subject, cls, count, names):
         except AttributeError:
             return None
     return tuple(found)
+
+
+# --- types.SimpleNamespace ------------------------------------------------------------------------------
+def namespace_init(self, /, *values, **more):
+    self.__dict__.update(*values, **more)
+
+
+def namespace_eq(self, other, /):
+    return self.__dict__ == other.__dict__ if isinstance(other, types.SimpleNamespace) else NotImplemented
+
+
+def namespace_repr(self, /):
+    name = "namespace" if type(self) is types.SimpleNamespace else type(self).__name__
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in self.__dict__.items())})"

@@ -10,6 +10,8 @@ in place after `tx.side_effects.mutated(self)`.  A break re-runs capture from th
 be undone.
 """
 
+import reprlib
+
 from ... import errors
 from ..break_kinds import BREAK_KINDS, break_error
 
@@ -75,7 +77,7 @@ class VariableTracker:
         """The argument of an FX node: a Proxy, a constant, or a list, tuple, dict or slice of those."""
         if self.is_python_constant():
             return self.as_python_constant()
-        unsupported("operator argument", f"{self!r} cannot be an argument of a graph operation")
+        unsupported("operator argument", f"{self} cannot be an argument of a graph operation")
 
     def is_immutable(self):
         """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
@@ -85,7 +87,7 @@ class VariableTracker:
         """What stands for this value as a dict key or set element: hashable, equal where the values are equal."""
         if self.is_python_constant():
             return self.as_python_constant()
-        unsupported("key with its own equality", f"{self!r} as a dict key or set element")
+        unsupported("key with its own equality", f"{self} as a dict key or set element")
 
     # --- what Python can do with it -----------------------------------------------------------------
     def var_getattr(self, tx, name):
@@ -96,21 +98,21 @@ class VariableTracker:
             return BuiltinMethodVariable(self, name)
         if self.is_python_constant():
             return tx.constant_getattr(self, name)
-        unsupported("attribute written in C", f"attribute `{name}` of {self!r}")
+        unsupported("attribute written in C", f"attribute `{name}` of {self}")
 
     def var_setattr(self, tx, name, value):
-        unsupported("attribute write", f"setting attribute `{name}` of {self!r}")
+        unsupported("attribute write", f"setting attribute `{name}` of {self}")
 
     def has_custom_setattr(self):
         """Whether replaying an attribute write must go past a `__setattr__` of the class."""
         return False
 
     def var_delattr(self, tx, name):
-        unsupported("attribute write", f"deleting attribute `{name}` of {self!r}")
+        unsupported("attribute write", f"deleting attribute `{name}` of {self}")
 
     def call_function(self, tx, args, kwargs):
         """`self(*args, **kwargs)` with trackers (args: list, kwargs: dict by name)."""
-        unsupported("function written in C", f"calling {self!r}")
+        unsupported("function written in C", f"calling {self}")
 
     def call_method(self, tx, name, args, kwargs):
         """`self.name(*args, **kwargs)`: the `method_<name>` handler, or constant folding, or a break."""
@@ -119,7 +121,10 @@ class VariableTracker:
             return handler(tx, *args, **kwargs)
         if tx.can_fold(self, args, kwargs):
             return tx.fold(getattr(self.as_python_constant(), name), args, kwargs)
-        return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        method = self.var_getattr(tx, name)
+        if getattr(method, "instance", None) is self and getattr(method, "name", "") == name:  # would ask here again
+            unsupported("method written in C", f"`{name}` of {self} with a value that is not known during capture")
+        return method.call_function(tx, args, kwargs)
 
     def truth(self, tx):
         """`bool(self)` as a Python bool; a tensor raises Unsupported("data-dependent branch")."""
@@ -152,7 +157,7 @@ class VariableTracker:
         """Emit bytecode that makes the value anew (only asked when there is no source and no temporary)."""
         if self.is_python_constant():
             return codegen.load_const(self.as_python_constant())
-        unsupported("value across a break", f"{self!r} is needed after a graph break")
+        unsupported("value across a break", f"{self} is needed after a graph break")
 
     def children(self):
         """Trackers that `reconstruct` will ask for (graph outputs are collected through this)."""
@@ -160,6 +165,16 @@ class VariableTracker:
 
     def __repr__(self):
         return f"{type(self).__name__}({self.source.name if self.source else ''})"
+
+    def __str__(self):
+        """In the user's words, for reports: `3`, `Linear`, `self.layer` (a Linear), a tensor."""
+        value = self.as_python_constant() if self.is_python_constant() else None
+        if isinstance(value, (int, float, complex, str, bytes, tuple)):
+            return reprlib.repr(value)
+        if hasattr(value, "__qualname__"):
+            return f"`{value.__qualname__}`"
+        kind = f"a value of type {self.python_type().__name__}"
+        return kind if self.source is None else f"`{self.source.name}` ({kind})"
 
 
 class LazyVariable(VariableTracker):
@@ -176,6 +191,9 @@ class LazyVariable(VariableTracker):
 
     def __repr__(self):
         return repr(self.variable) if self.variable is not None else f"LazyVariable({self.source and self.source.name})"
+
+    def __str__(self):
+        return str(self.variable) if self.variable is not None else f"`{self.source.name}`"
 
 
 def _delegate(name):

@@ -15,6 +15,7 @@ from . import descriptors
 from .base import VariableTracker, unsupported
 from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
+from .tables import PLAIN_BASES
 
 C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
 
@@ -90,11 +91,11 @@ class UserDefinedClassVariable(VariableTracker):
             message = f"cannot set '{name}' attribute of immutable type '{self.value.__name__}'"
             tx.raise_observed(TypeError, message)
         if type_lookup(type(self.value), name) is not None or (name.startswith("__") and name.endswith("__")):
-            unsupported("class changed", f"setting `{name}` of {self!r}")
+            unsupported("class changed", f"setting `{name}` of {self}")
         tx.side_effects.store_attr(self.canonical(tx), name, value)
 
     def var_delattr(self, tx, name):
-        unsupported("class changed", f"deleting `{name}` of {self!r}")
+        unsupported("class changed", f"deleting `{name}` of {self}")
 
     # --- methods of the metaclass -------------------------------------------------------------------
     def call_method(self, tx, name, args, kwargs):
@@ -114,7 +115,7 @@ class UserDefinedClassVariable(VariableTracker):
         if handler is None:
             if tx.can_fold(self, args, kwargs):
                 return tx.fold(descriptor, [self, *args], kwargs)
-            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self!r}")
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
         return handler(self, tx, args, kwargs)
 
     def type_setattr(self, tx, args, kwargs):
@@ -226,7 +227,7 @@ def new_object(tx, base, cls, args, kwargs):
     """`base.__new__(cls, *args, **kwargs)` for a `base` written in C: an object without attributes yet."""
     from . import builtin_subclasses, exceptions
 
-    if base is object:
+    if base in PLAIN_BASES:
         return new_plain_object(tx, cls, args, kwargs)
     if issubclass(base, BaseException):
         return exceptions.new_exception(tx, cls, args)
@@ -241,7 +242,7 @@ def new_plain_object(tx, cls, args, kwargs):
 
     if args or kwargs:
         new, init = type_lookup(cls, "__new__"), type_lookup(cls, "__init__")
-        if new.owner is not object or init.owner is object:
+        if new.owner not in PLAIN_BASES or init.owner is object:
             message = f"{cls.__name__}() takes no arguments"
             if new.owner is not object:
                 message = "object.__new__() takes exactly one argument (the type to instantiate)"

@@ -17,6 +17,7 @@ import types
 import typing
 
 import torch
+from torch.torch_version import TorchVersion
 
 from ..builder import wraps, wraps_if
 from ..polyfills import text
@@ -231,7 +232,15 @@ def wrap_constant(output, value, source):
 
 
 # Enum members, and `list[int]`, `int | None`, `Optional[T]` and their like, which only annotations and isinstance use.
-SINGLETONS = (enum.Enum, types.UnionType, types.GenericAlias, typing._Final, typing.TypeVar)
+# pybind11's enums, whose members are equal by value, are constants too; so is `torch.__version__`.
+SINGLETONS = (enum.Enum, TorchVersion, types.UnionType, types.GenericAlias, typing._Final, typing.TypeVar)
+
+
+def is_pybind_enum(value):
+    return type(type(value)) is type(torch._C._SDPBackend) and hasattr(type(value), "__members__")
+
+
+wraps_if(is_pybind_enum, order=10)(wrap_constant)
 
 
 @wraps(re.Match, types.CodeType)

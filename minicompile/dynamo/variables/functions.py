@@ -284,6 +284,12 @@ class BoundMethodVariable(VariableTracker):
             return self.function
         return self.function.var_getattr(tx, name)
 
+    def method___eq__(self, tx, other):
+        other = other.realize()
+        if not isinstance(other, BoundMethodVariable):
+            return tx.build(NotImplemented)
+        return tx.build(tx.is_same(self.instance, other.instance) and tx.equals(self.function, other.function))
+
     def children(self):
         return (self.function, self.instance)
 
@@ -328,49 +334,21 @@ class BuiltinMethodVariable(VariableTracker):
         return f"BuiltinMethodVariable({self.instance!r}.{self.name})"
 
 
-class DisabledFunctionVariable(VariableTracker):
-    """A function marked with `minicompile.disable`: never seen into."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
-
-    def is_immutable(self):
-        return False
-
-    def call_function(self, tx, args, kwargs):
-        unsupported("disabled function", f"{self.value.__qualname__} is marked to run in eager")
-
-
-class IgnoredFunctionVariable(UserFunctionVariable):
-    """Another compiler's book-keeping, which says nothing to the program: torch.compile tags every new nn.Module."""
-
-    def call_function(self, tx, args, kwargs):
-        return tx.build(None)
-
-
 # --- wrapping -------------------------------------------------------------------------------------------
 @wraps(types.FunctionType)
 def wrap_function(output, value, source):
     from .builtins import has_handler, wrap_handled
+    from .marks import wrap_marked
     from .torch_functions import is_tracked, wrap_torch_function
 
     if is_tracked(value):  # some functions of torch are marked for torch.compile, which knows less of them
         return wrap_torch_function(output, value, source)
-    if getattr(value, "_minicompile_disabled", False) or getattr(value, "_torchdynamo_disable", False):
-        output.guard("is", source, value)
-        return DisabledFunctionVariable(value, source)
+    marked = wrap_marked(output, value, source)
+    if marked is not None:
+        return marked
     if hasattr(value, "_torchdynamo_orig_callable"):  # compiled by itself: here it is inlined
         original = AttrSource(source, "_torchdynamo_orig_callable") if source is not None else None
         return output.wrap(value._torchdynamo_orig_callable, original)
-    if (value.__module__, value.__name__) == ("torch._dynamo.mutation_guard", "tag"):
-        return IgnoredFunctionVariable(value, source)
     if has_handler(value):
         return wrap_handled(output, value, source)
     output.guard("code", source, value.__code__)

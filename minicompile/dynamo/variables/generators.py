@@ -15,6 +15,7 @@ class GeneratorVariable(VariableTracker):
     def __init__(self, frame):
         super().__init__()
         self.frame = frame
+        frame.run_prologue()
         self.started = self.finished = self.running = False
 
     def python_type(self):

@@ -10,11 +10,14 @@ because the instance has none, "class_lacks" where nobody has it.
 
 import types
 
+import torch
+
 from ..builder import wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
 from .base import ObservedException, VariableTracker, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
+from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
 def placed(value, source):
@@ -56,10 +59,15 @@ class UserDefinedObjectVariable(VariableTracker):
 
     # --- special methods ----------------------------------------------------------------------------
     def python_method(self, tx, name):
-        """The Found of special method `name` if a class written in Python defines it, else None."""
+        """The Found of special method `name` if a class written in Python defines it, else None.
+
+        `__setattr__ = dict.__setitem__` does so too: a method written in C, but not under its own name.
+        """
         found = class_lookup(tx, self.cls, name)
         c_method = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
-        return None if found is None or isinstance(found.attribute, c_method) else found
+        if found is None or isinstance(found.attribute, c_method) and found.attribute.__name__ == name:
+            return None
+        return found
 
     def call_special(self, tx, name, args=(), kwargs=None):
         """`type(self).name(self, *args)`, looked up on the type as the interpreter does; None if there is none."""
@@ -113,7 +121,7 @@ class UserDefinedObjectVariable(VariableTracker):
     def key(self):
         if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
             return self  # equal only to itself
-        unsupported("key with its own equality", f"{self!r}, whose class compares, as a key or set element")
+        unsupported("key with its own equality", f"{self}, whose class compares, as a key or set element")
 
     # --- attributes ---------------------------------------------------------------------------------
     def var_getattr(self, tx, name):
@@ -143,7 +151,7 @@ class UserDefinedObjectVariable(VariableTracker):
         self.guard_class_lacks(tx, name)
         untouched = self.value is not None and tx.side_effects.load_attr(self, name) is None
         if untouched and self.python_method(tx, "__getattr__") is None and hasattr(self.value, name):
-            unsupported("attribute written in C", f"`{name}` of {self!r} is found by C code")
+            unsupported("attribute written in C", f"`{name}` of {self} is found by C code")
         tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def instance_dict(self):
@@ -226,9 +234,10 @@ class UserDefinedObjectVariable(VariableTracker):
         tx.side_effects.store_attr(self, name, value)
 
     def store_c_attribute(self, tx, found, *values):
-        """Write a slot (no value: delete it)."""
-        if not isinstance(found.attribute, types.MemberDescriptorType) or found.name.startswith("__"):
-            unsupported("attribute written in C", f"setting `{found.name}` of {self!r}")
+        """Write a slot, or a field of an autograd context (no value: delete it)."""
+        field = isinstance(found.attribute, types.MemberDescriptorType) or found.owner is torch._C._FunctionBase
+        if not field or found.name.startswith("__"):
+            unsupported("attribute written in C", f"setting `{found.name}` of {self}")
         if values:
             tx.side_effects.store_attr(self, found.name, values[0])
         else:
@@ -268,8 +277,10 @@ class UserDefinedObjectVariable(VariableTracker):
     def call_descriptor(self, tx, descriptor, args, kwargs):
         """A method written in C, called with this object as `self`."""
         handler = OBJECT_METHODS.get(descriptor.__name__) if descriptor.__objclass__ is object else None
+        if descriptor in METHOD_POLYFILLS:
+            return tx.inline(METHOD_POLYFILLS[descriptor], [self, *args], kwargs)
         if handler is None:
-            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self!r}")
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
         try:
             return handler(self, tx, *(a.realize() for a in args), **kwargs)
         except TypeError as error:
@@ -317,7 +328,7 @@ class UserDefinedObjectVariable(VariableTracker):
     # --- how to have it again -----------------------------------------------------------------------
     def reconstruct(self, codegen):
         """`object.__new__(cls)`; its attributes are set when every new object is there."""
-        codegen.push_function(object.__new__)
+        codegen.push_function(next(base for base in self.cls.__mro__ if base in PLAIN_BASES).__new__)
         codegen.load_const(self.cls)
         codegen.call_function(1)
 
@@ -334,7 +345,7 @@ def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
     if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
         if output.known(attributes_of(tracker.value)) is not None or attributes_of(tracker.value) is tracker.value:
-            unsupported("instance __dict__", f"the __dict__ of {tracker!r} is also used as a dict")
+            unsupported("instance __dict__", f"the __dict__ of {tracker} is also used as a dict")
         output.remember(attributes_of(tracker.value), tracker.view())
     return tracker
 

@@ -43,6 +43,13 @@ POLYFILLS = {
     },
 }
 
+PLAIN_BASES = (object, types.SimpleNamespace)  # written in C, and nothing but attributes
+METHOD_POLYFILLS = {
+    types.SimpleNamespace.__init__: polyfills.namespace_init,
+    types.SimpleNamespace.__eq__: polyfills.namespace_eq,
+    types.SimpleNamespace.__repr__: polyfills.namespace_repr,
+}
+
 # Pure functions: called during capture when all arguments are constants.
 FOLDED_MODULES = {"math", "cmath", "unicodedata"}
 FOLDED = {

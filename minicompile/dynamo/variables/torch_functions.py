@@ -227,7 +227,7 @@ def make_parameter(tx, data=None, requires_grad=TRUE):
     """`nn.Parameter(data)`: a new leaf, made by the graph."""
     data = graph_call(tx, torch.empty, [tx.build(0)], {}) if data is None else data.realize()
     if not isinstance(data, TensorVariable):
-        unsupported("operator argument", f"nn.Parameter of {data!r}")
+        unsupported("operator argument", f"nn.Parameter of {data}")
     made = graph_call(tx, torch.nn.Parameter, [data, requires_grad], {})
     made.cls = torch.nn.Parameter
     return made
@@ -335,7 +335,7 @@ class TensorMethodVariable(TorchFunctionVariable):
     def call_function(self, tx, args, kwargs):
         instance = args[0].realize()
         if not isinstance(instance, TensorVariable):
-            unsupported("torch call left to eager", f"{self.name} of {instance!r}")
+            unsupported("torch call left to eager", f"{self.name} of {instance}")
         return instance.call_method(tx, self.name, args[1:], kwargs)
 
 
