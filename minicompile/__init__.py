@@ -28,6 +28,8 @@ from .compiler import OptimizedModule as OptimizedModule  # noqa: E402
 from .compiler import compile as compile  # noqa: E402
 from .compiler import reset as reset  # noqa: E402
 from .dynamo.capture import capture as capture  # noqa: E402
+from .dynamo.decorators import allow_in_graph as allow_in_graph  # noqa: E402
+from .dynamo.decorators import assume_constant_result as assume_constant_result  # noqa: E402
 from .dynamo.decorators import disable as disable  # noqa: E402
 from .dynamo.decorators import graph_break as graph_break  # noqa: E402
 from .explain import explain as explain  # noqa: E402

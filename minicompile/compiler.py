@@ -52,7 +52,7 @@ def optimize_function(function, compile_options):
     callback = eval_frame.callback_for(compile_options)
 
     def compiled(*args, **kwargs):
-        return eval_frame.call_with_hook(callback, function, *args, **kwargs)
+        return eval_frame.call_with_hook(None if eval_frame.forced_to_eager() else callback, function, *args, **kwargs)
 
     if not hasattr(function, "__name__"):  # a callable object
         function = function.__call__
@@ -80,8 +80,10 @@ class OptimizedModule(torch.nn.Module):
 
     def forward(self, *args, **kwargs):
         """The original module's call, compiled; its hooks run inside."""
-        callback = eval_frame.callback_for(self._compile_options)
-        return eval_frame.call_with_hook(callback, self._orig_mod, *args, **kwargs)
+        callback = None if eval_frame.forced_to_eager() else eval_frame.callback_for(self._compile_options)
+        if has_no_hooks(self._orig_mod):
+            return eval_frame.call_with_hook(callback, self._orig_mod, *args, **kwargs)
+        return eval_frame.call_with_hook(callback, call_module, self._orig_mod, *args, **kwargs)
 
     def train(self, mode=True):
         self._orig_mod.train(mode)
@@ -114,6 +116,11 @@ class OptimizedModule(torch.nn.Module):
 
     def __dir__(self):
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+def call_module(module, /, *args, **kwargs):
+    """A frame to capture: nn.Module's own, which calls the hooks, is none."""
+    return module(*args, **kwargs)
 
 
 def reset():

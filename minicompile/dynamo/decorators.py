@@ -1,30 +1,40 @@
-"""Marks that a user puts on functions or calls inside them: `disable`, `graph_break`.
+"""Marks that a user puts on functions or calls inside them: `disable`, `graph_break`, `allow_in_graph`, ...
 
-Goes in: a function.  Comes out: the function, run outside capture.  Mirrors `torch/_dynamo/decorators.py`.
-Taught in chapter 05.
+Goes in: a function.  Comes out: the function, or one that runs outside capture.  What the marks do to capture is in
+variables/marks.py.  Mirrors `torch/_dynamo/decorators.py`.  Taught in chapter 05.
 """
 
 import functools
+import inspect
+import weakref
 
 import torch
 
-from .eval_frame import run_disabled
+from . import _eval_frame
+
+ALLOWED = {}  # id of a callable -> weak reference to it
 
 
-def disable(fn=None, recursive=True):
-    """Never capture `fn` (a function, method or nn.Module), nor (with `recursive`) what it calls.
+def disable(fn=None, recursive=True, *, reason=None):
+    """Never capture `fn` (a function, method, class or nn.Module), nor (with `recursive`) what it calls.
 
-    Works as `disable(fn)`, `@disable` and `@disable(recursive=False)`.
+    Works as `disable(fn)`, `@disable` and `@disable(recursive=False)`.  reason: for the reader.
     """
     if fn is None:
-        return functools.partial(disable, recursive=recursive)
+        return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
         fn.forward = disable(fn.forward, recursive)
         return fn
+    if inspect.isclass(fn):
+        for name in ("__init__", "__call__") if issubclass(fn, torch.nn.Module) else ("__init__",):
+            setattr(fn, name, disable(getattr(fn, name), recursive))
+        return fn
+    if not recursive and hasattr(fn, "__code__"):
+        _eval_frame.skip(fn.__code__)
 
     @functools.wraps(fn)
     def disabled(*args, **kwargs):
-        return run_disabled(fn, args, kwargs) if recursive else fn(*args, **kwargs)
+        return _eval_frame.call(None, fn, *args, **kwargs) if recursive else fn(*args, **kwargs)
 
     disabled._minicompile_disabled = True
     return disabled
@@ -33,3 +43,23 @@ def disable(fn=None, recursive=True):
 @disable
 def graph_break(msg=""):
     """Break the graph here.  Does nothing outside a compiled region."""
+
+
+def allow_in_graph(fn):
+    """Put calls of `fn` (a callable, or a list of such) into the graph as they are: it is traced by the backend only.
+
+    It must take and return tensors and constants, and do nothing else.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(each) for each in fn]
+    if not callable(fn):
+        raise TypeError(f"allow_in_graph() takes a callable, not {type(fn).__name__}")
+    key = id(fn)
+    ALLOWED[key] = weakref.ref(fn, lambda _: ALLOWED.pop(key, None))
+    return fn
+
+
+def assume_constant_result(fn):
+    """Call `fn` once, during capture, and take its result for constant from then on.  Nothing checks that it is."""
+    fn._dynamo_marked_constant = True  # torch.compile reads the same mark
+    return fn

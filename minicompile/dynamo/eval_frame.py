@@ -323,6 +323,11 @@ def callback_for(options):
     return functools.partial(convert_frame, options)
 
 
+def forced_to_eager(modules=sys.modules):
+    """Whether `torch.compiler.set_stance("force_eager")` holds: torch keeps it in a module that it imports for that."""
+    return "torch._dynamo.eval_frame" in modules and modules["torch._dynamo.eval_frame"]._stance.stance == "force_eager"
+
+
 call_with_hook = _eval_frame.call  # (callback or None, function, *args, **kwargs)
 
 
