@@ -472,3 +472,23 @@ def test_iterators_of_a_list_that_changes_are_list_iterators():
         return call, [(X, [1, 2, 3])]
 
     same(program)
+
+
+def test_a_new_generator_with_cells_of_its_own_leaves_the_frame():
+    def program():
+        def f(x, n):
+            def count(p, /, step=1):
+                read = lambda: p + n  # noqa: E731
+                yield read()
+                p += step
+                yield read()
+
+            return x + 1, count(n), count(n, step=5)
+
+        def call(x, n):
+            out, *generators = f(x, n)
+            return out, [list(g) for g in generators]
+
+        return call, [(X, 1), (X, 2)]
+
+    same(program)

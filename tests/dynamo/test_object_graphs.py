@@ -311,3 +311,20 @@ def test_getstate_copy():
         return f, [(X,), (X,)], lambda: o.__dict__
 
     same(program)
+
+
+def test_text_of_a_function_made_inside_breaks():
+    def f(x):
+        def inner():
+            pass
+
+        found = []
+        for text in (lambda: repr(inner), lambda: str([inner]), lambda: f"{inner}", lambda: inner.__repr__()):
+            found.append(text().split(" at ")[0])
+        try:
+            inner.missing
+        except AttributeError as error:
+            found.append(str(error))
+        return x + 1, found
+
+    same(lambda: (f, [(X,)]), fullgraph=False)

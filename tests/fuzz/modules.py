@@ -65,7 +65,7 @@ class ModuleWriter(Writer):
     def helpers(self):
         """The class and the functions: mostly their simplest form, which is an empty body."""
         scope = self.local({"I": "v", "L": "self.items", "A": "GL", "O": "self"}, {"I": "v"}, in_function=False)
-        init = self.body(scope, 2, " " * 8) if self.chance(2) else "        pass"
+        init = self.body(scope, 2, " " * 8) if self.chance(3) else "        pass"
         method, result = self.pick(
             [("scale", "T"), ("__call__", "I"), ("__add__", "O"), ("clip", "I"), ("__len__", "I"), ("__iter__", "G!")]
         )
@@ -75,7 +75,7 @@ class ModuleWriter(Writer):
         if method in ("scale", "__add__", "__iter__"):
             scope.visible["I"] = ("self.v",)
         scope.result = result
-        body = self.body(scope, 2, " " * 8) if self.chance(2) else "        pass"
+        body = self.body(scope, 2, " " * 8) if self.chance(3) else "        pass"
         if method in ("__iter__", "__len__"):
             body = body.replace("self.items", "GL")
         self.scope = scope
@@ -88,7 +88,7 @@ class ModuleWriter(Writer):
             ("h1(n, *others)", {"I": "n", "P": "others", "A": "GL", "L": "GL"}, "I", "return n % 6"),
         ):
             scope = self.local(visible, {k: v for k, v in visible.items() if k in "TI"}, result=result)
-            lines = self.body(scope, 3) if self.chance(2) else "    pass"
+            lines = self.body(scope, 3) if self.chance(3) else "    pass"
             yield f"def {head}:\n{lines}\n    {last}\n\n"
         for decorator, head, last in (
             ("", "g0(n, a)", "yield n"),
@@ -100,7 +100,7 @@ class ModuleWriter(Writer):
                 yields=head[0] == "g",
                 result="I",
             )
-            lines = self.body(scope, 2) if self.chance(2) else "    pass"
+            lines = self.body(scope, 2) if self.chance(3) else "    pass"
             yield f"{decorator}def {head}:\n{lines}\n    {last}\n{self.closing(head)}\n"
 
     def closing(self, head):
@@ -109,15 +109,15 @@ class ModuleWriter(Writer):
     def main(self):
         scope = Scope(dict(KINDS_OF), {**KINDS_OF, "A": ("b",)}, result="A")
         first = "    global G0\n    al, ob, f, z, gi = a, o, lambda p: p + n, None, iter([4, 5])\n    y = x + y\n"
-        lines = self.body(scope, 9)
+        lines = self.body(scope, 7)
         names = PARAMETERS.split() + ["al", "ob", "f", "z", "gi"]
         return f"def fn({', '.join(PARAMETERS.split())}):\n{first}{lines}\n    return {', '.join(names)}\n"
 
 
 def program(choices):
     writer = ModuleWriter(choices)
-    worlds = (0, writer.below(5), writer.below(5))
+    worlds = (0, writer.below(5), writer.below(5))[: 2 + writer.below(2)]
     return Program(HEADER + "".join(writer.helpers()) + writer.main(), worlds)
 
 
-programs = st.binary(min_size=400, max_size=900).map(program)
+programs = st.binary(min_size=300, max_size=700).map(program)

@@ -170,6 +170,8 @@ class NestedFunctionVariable(FunctionVariable):
         if name == "__dict__":
             tx.side_effects.new_object(self)
             return self.view
+        if hasattr(types.FunctionType, name):
+            unsupported("attribute written in C", f"`{name}` of {self!r}")
         tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
 
     def var_setattr(self, tx, name, value):
