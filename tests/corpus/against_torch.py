@@ -27,7 +27,7 @@ def recorded():
 
 
 def torch_counts(example):
-    """What torch.compile does with an example.  Its own counter leaves out breaks at branches, so its log is counted."""
+    """What torch.compile does with an example.  Its counter leaves out breaks at branches: its log is counted."""
     breaks, given_up = [], []
     log_graph_break, convert_frame = InstructionTranslatorBase.log_graph_break, ConvertFrame.__call__
 
@@ -75,8 +75,8 @@ def record(names):
 def more(ours, theirs):
     """In words, where ours has more graphs or breaks; "" where it has not.
 
-    torch.compile leaves whole frames to eager where ours captures pieces (a loop with a break in it: one break, no graph)
-    and code that once gave no graph.  There ours has to capture more operations.
+    torch.compile leaves whole frames to eager where ours captures pieces (a loop with a break in it: one break, no
+    graph), and code that once gave no graph.  There ours has to capture more operations.
     """
     if theirs["given_up"] and ours["operations"] > theirs["operations"]:
         return ""
