@@ -62,6 +62,9 @@ class Unsupported(MinicompileError):
         lines = [f"{self.kind}: {self.explanation}"]
         lines += [f"  hint: {self.hint}"] if self.hint else []
         for depth, place in enumerate(self.places):
+            if 4 <= depth < len(self.places) - 3:
+                lines += [f"  ... {len(self.places) - 7} more calls"] if depth == 4 else []
+                continue
             words = "called from" if depth else "at"
             first, *source = place.lines()
             lines += [f"  {words}: {first}", *(f"  {line}" for line in source)]

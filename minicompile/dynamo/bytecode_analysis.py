@@ -164,6 +164,6 @@ def argument_text(instruction, names):
     if instruction.opname == "LOAD_CONST":
         value = instruction.argval
         plain = isinstance(value, (str, bytes, int, float, complex, tuple, frozenset, type(None), type(Ellipsis)))
-        name = getattr(value, "__qualname__", getattr(value, "co_name", ""))
+        name = getattr(value, "__qualname__", getattr(value, "co_qualname", ""))
         return repr(value) if plain else f"<{f'{type(value).__name__} {name}'.strip()}>"
     return "" if instruction.argval is None else str(instruction.argval)

@@ -28,7 +28,8 @@ class Part:
 
     @property
     def title(self):
-        return self.code.co_qualname.rpartition("<locals>.")[2]
+        name = self.code.co_qualname.rpartition("<locals>.")[2]
+        return name.partition(".<")[2].rstrip(">") if is_resume_code(self.code) else name
 
     @property
     def capture(self):
@@ -61,7 +62,7 @@ class Part:
         if self.capture is None:
             return [("not captured yet", PALE)]
         names = [name for _, name in self.operations]
-        shown = ", ".join(names[:5]) + (f", ... ({len(names)})" if len(names) > 5 else "")
+        shown = ", ".join(names[:4]) + (f", ... ({len(names)})" if len(names) > 4 else "")
         rows = [(f"captured {self.times} times; the last:", PALE)] if self.times > 1 else []
         rows += [(f"graph: {shown}", GRAPH)] if names else []
         if self.place is None:
@@ -70,7 +71,7 @@ class Part:
         return [*rows, (f"eager: {shorten(source[0].strip())}", EAGER), (self.capture.break_error.kind, PALE)]
 
 
-def shorten(text, width=34):
+def shorten(text, width=30):
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -100,7 +101,7 @@ def draw_breaks(fn, *captures, title=""):
     parts = parts_of(captures)
     numbers = {code: k for k, code in enumerate((c for c, p in parts.items() if p.operations), 1)}
     lines, first = inspect.getsourcelines(fn)
-    dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.45; fontname="DejaVu Sans";']
+    dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.35; fontname="DejaVu Sans";']
     dot += [f'label="{title}"; labelloc=t; fontsize=14;'] if title else []
     dot += ['node [shape=plain, fontname="DejaVu Sans", fontsize=12];', f'edge [color="{style.MUTED}", arrowsize=0.7];']
     dot.append(f"source [label=<{source_table(lines, first, parts, numbers)}>];")
@@ -120,7 +121,7 @@ def table(rows):
 
 def cell(text, fill, align="LEFT", font="", port=""):
     ink = "#ffffff" if fill in (GRAPH, EAGER) else style.INK
-    body = escape(text or " ").replace(" ", "&#160;")
+    body = escape(text + " ").replace(" ", "&#160;")  # a browser's font may be a little wider
     return f'<TD PORT="{port}" ALIGN="{align}" BGCOLOR="{fill}"><FONT COLOR="{ink}" {font}>{body}</FONT></TD>'
 
 
@@ -164,6 +165,6 @@ def draw_before_after(rows, title="microseconds a call"):
     axes.set_yticks(range(len(rows)), [label for label, _, _ in reversed(rows)])
     axes.set_xlabel(title)
     axes.grid(axis="y", visible=False)
-    axes.legend(loc="lower right")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     text = "\n".join(f"{label:36s} {before * 1e6:8.1f} {after * 1e6:8.1f}" for label, before, after in rows)
     return from_figure(figure, f"{'kind':36s} {'before':>8s} {'after':>8s}\n{text}", f"{title}, before and after")

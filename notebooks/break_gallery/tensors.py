@@ -40,15 +40,17 @@ def dense_product(matrix, x):
 
 
 @example("tensor attribute")
-def is_leaf_of_autograd(x):
-    y = x * 2
-    return y if y.grad_fn is None else y + 1
+def count_writes(x):
+    y = x.clone()
+    y += 1
+    return y, y._version
 
 
-@mended(is_leaf_of_autograd)
-def needs_gradient(x):
-    y = x * 2
-    return y + 1 if y.requires_grad else y
+@mended(count_writes)
+def count_writes_here(x):
+    y = x.clone()
+    y += 1
+    return y, 1
 
 
 @example("tensor attribute write")

@@ -2,6 +2,7 @@
 
 import textwrap
 
+import pytest
 import torch
 
 import minicompile
@@ -108,3 +109,51 @@ def test_the_log_has_the_same_text(capfd):
 def test_a_cell_of_a_notebook_is_called_that():
     place = errors.UserPlace("/somewhere/ipykernel_123/456.py", "f", (3, None, None, None))
     assert str(place) == "notebook cell:3 in f"
+
+
+def down(x, n):
+    return x if n == 0 else down(x / 2, n - 1)
+
+
+def test_a_long_chain_of_calls_is_shortened():
+    with config.patch(inline_depth_limit=20):
+        (error, *_) = minicompile.capture(lambda x: down(x, 25), torch.ones(1)).breaks
+    text = str(error)
+    assert len(error.places) == 21 and text.count(" in down") == 6 and "... 14 more calls" in text
+
+
+class Layer:
+    pass
+
+
+def test_values_are_named_in_the_users_words():
+    def writes(x, layer):
+        layer.__dict__.clear()
+        return x
+
+    def refuses(x):
+        raise ValueError("no", 3)
+
+    (error,) = minicompile.capture(writes, torch.ones(1), Layer()).breaks
+    assert error.explanation == "`clear` on the __dict__ of `layer` (a value of type Layer)"
+    compiled = minicompile.compile(refuses, backend="eager", fullgraph=True)
+    with pytest.raises(errors.Unsupported, match=r"the program raises ValueError\('no', 3\) here"):
+        compiled(torch.ones(1))
+
+
+def test_a_value_that_cannot_be_rebuilt_points_at_the_break():
+    def handled():
+        try:
+            raise ValueError
+        except ValueError:
+            yield 1
+            yield 2
+
+    def across(x):
+        values = handled()
+        next(values)
+        print(x.shape)
+        return x + next(values)
+
+    (error, *_) = minicompile.capture(across, torch.ones(1)).breaks
+    assert error.kind == "value across a break" and shown(error)[1:] == ["across: print(x.shape)"]

@@ -82,12 +82,12 @@ class FunctionCapture:
     def set_outputs(self, result):
         """outputs: trackers of all that it returns; returned: the tensors among them, the first of the `results`."""
         if type(result) not in (TupleVariable, TensorVariable):
-            self.refuse(f"returns {result!r}, no tensor or tuple")
+            self.refuse(f"returns {result}, no tensor or tuple")
         self.is_tuple = isinstance(result, TupleVariable)
         self.outputs = [item.realize() for item in result.items] if self.is_tuple else [result]
         self.returned = [item for item in self.outputs if isinstance(item, TensorVariable)]
         if not all(item in self.returned or item.is_python_constant() for item in self.outputs):
-            self.refuse(f"returns tensors inside of {result!r}")
+            self.refuse(f"returns tensors inside of {result}")
         self.results = [local_node(self.output, item.node) for item in self.returned]
         effects = self.tx.side_effects
         materialize = effects.load_attr(self.context, "materialize_grads")

@@ -56,7 +56,7 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         if name in ("__setattr__", "__getattribute__", "__delattr__"):
             return super().call_descriptor(tx, getattr(object, name), args, kwargs)
         if name == "__repr__" and not base.is_python_constant():
-            unsupported("builtin on an unknown value", f"repr() of {self!r}")
+            unsupported("builtin on an unknown value", f"repr() of {self}")
         if name == "__format__" and self.base_type in SCALARS and args[0].realize().as_python_constant() == "":
             return tx.call(str, self)
         if name == "__getitem__" and self.python_method(tx, "__missing__") is not None:
@@ -64,7 +64,7 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
                 return self.call_special(tx, "__missing__", args)
         result = base.call_method(tx, name, list(args), kwargs)
         if self.base_type in KEEP_CLASS and type(result) is type(base) and result is not base:
-            unsupported("subclass of a builtin", f"`{name}` of {self!r} makes another {self.cls.__name__}")
+            unsupported("subclass of a builtin", f"`{name}` of {self} makes another {self.cls.__name__}")
         return self if result is base else result
 
     def c_init(self, tx, base, args, kwargs):

@@ -158,7 +158,7 @@ def wrap_composed_iterator(output, value, source):
         for k, part in enumerate(reduced[1])
     ]
     if type(value) is enumerate and not can_be_put_back(leaves(parts[0])):
-        unsupported("iterator from outside", f"an enumerate over {parts[0]!r}, which cannot be put back into place")
+        unsupported("iterator from outside", f"an enumerate over {parts[0]}, which cannot be put back into place")
     if type(value) is zip:
         return ZipVariable(parts, source, strict=reduced[2:] == (True,))
     if type(value) is CallableIterator.cls and len(parts) == 1:

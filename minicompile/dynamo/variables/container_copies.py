@@ -26,7 +26,7 @@ def shallow_copy(tx, value):
     if isinstance(value, UserDefinedObjectVariable):
         return copy_object(tx, value, {}, lambda attribute: attribute)
     if not hasattr(type(value), "method___copy__"):
-        unsupported("object copy", f"copy.copy of {value!r}")
+        unsupported("object copy", f"copy.copy of {value}")
     return value.call_method(tx, "copy", [], {})
 
 
@@ -42,7 +42,7 @@ def deep_copy(tx, value, memo=None):
         if isinstance(value, InstanceDictVariable):
             return deep_copy(tx, value.snapshot(tx), memo)
         if again is None and not value.is_python_constant():
-            unsupported("object copy", f"copy.deepcopy of {value!r}")
+            unsupported("object copy", f"copy.deepcopy of {value}")
         memo[value] = value if again is None else again(tx, value, memo)
     return memo[value]
 

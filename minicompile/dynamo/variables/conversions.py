@@ -214,7 +214,7 @@ def conversion(cls, *methods):
                 if method != methods[0]:
                     return tx.call(cls, made)
                 if made.python_type() is not cls:
-                    unsupported("builtin on an unknown value", f"{method} of {value!r} returns no {cls.__name__}")
+                    unsupported("builtin on an unknown value", f"{method} of {value} returns no {cls.__name__}")
                 return made
         unsupported("builtin on an unknown value", f"{cls.__name__}() of {[*args, *kwargs.values()]}")
 

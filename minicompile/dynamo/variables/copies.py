@@ -20,7 +20,7 @@ def copy_object(tx, value, memo, copy_attribute):
     """What copy.copy and copy.deepcopy make of an ordinary object: one of its class with (copied) attributes."""
     hooks = [name for name in COPY_HOOKS if value.python_method(tx, name) is not None]
     if hooks or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
-        unsupported("object copy", f"{value!r}, whose class has a way of its own to be copied")
+        unsupported("object copy", f"{value}, whose class has a way of its own to be copied")
     memo[value] = made = new_plain_object(tx, value.cls, [], {})
     for name in value.view().names(tx):
         tx.side_effects.store_attr(made, name, copy_attribute(value.stored_attribute(tx, name)))

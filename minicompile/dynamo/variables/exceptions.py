@@ -31,6 +31,9 @@ class ExceptionVariable(UserDefinedObjectVariable):
     def __repr__(self):
         return f"{self.cls.__name__}({', '.join(map(repr, self.args))})"
 
+    def __str__(self):
+        return f"{self.cls.__name__}({', '.join(map(str, self.args))})"
+
     def truth(self, tx):
         return True if type_lookup(self.cls, "__bool__") is None else super().truth(tx)
 
@@ -58,7 +61,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
     def example(self):
         """A real exception of the builtin base with the same arguments, to ask what C code makes of them."""
         if not all(arg.is_python_constant() for arg in self.args):
-            unsupported("attribute written in C", f"{self!r} depends on values not known during capture")
+            unsupported("attribute written in C", f"{self} depends on values not known during capture")
         try:
             return base_of(self.cls)(*(arg.as_python_constant() for arg in self.args))
         except TypeError as error:
@@ -66,7 +69,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
 
     def store_c_attribute(self, tx, found, *values):
         if not values:
-            unsupported("attribute written in C", f"deleting `{found.name}` of {self!r}")
+            unsupported("attribute written in C", f"deleting `{found.name}` of {self}")
         value = values[0]
         if found.name == "args":
             self.args = value.unpack(tx)
@@ -103,7 +106,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
             return super().object_setattr(tx, *args)
         if name == "__getattribute__":
             return super().object_getattribute(tx, *args)
-        unsupported("method written in C", f"`{descriptor.__qualname__}` of {self!r}")
+        unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
 
     def c_init(self, tx, args, kwargs):
         allowed = next((names for cls, names in KEYWORDS.items() if issubclass(self.cls, cls)), ())

@@ -60,7 +60,7 @@ class InstanceDictVariable(VariableTracker):
         if handler is not None:
             return handler(tx, *args, **kwargs)
         if name in ("popitem", "clear", "__ior__"):
-            unsupported("instance __dict__", f"`{name}` on the __dict__ of {self.owner!r}")
+            unsupported("instance __dict__", f"`{name}` on the __dict__ of {self.owner}")
         return self.snapshot(tx).call_method(tx, name, args, kwargs)
 
     def var_getattr(self, tx, name):
@@ -82,7 +82,7 @@ class InstanceDictVariable(VariableTracker):
 
     def method___setitem__(self, tx, name, value):
         if not isinstance(name.as_python_constant(), str):
-            unsupported("instance __dict__", f"{name!r} is no string")
+            unsupported("instance __dict__", f"{name} is no string")
         tx.side_effects.store_attr(self.owner, name.as_python_constant(), value)
         return tx.build(None)
 

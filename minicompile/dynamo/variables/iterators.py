@@ -250,7 +250,7 @@ def wrap_container_iterator(output, value, source):
     output.guard("equals", CallSource(source, position_of), position)
     owner = output.wrap(owner, CallSource(source, owner_of)).realize()
     if not isinstance(owner, BuiltinObject) or position == CHANGED:
-        unsupported("iterator from outside", f"an iterator over {owner!r}")
+        unsupported("iterator from outside", f"an iterator over {owner}")
     if type(value) in KEYED_TYPES:
         return KeyedIterator(output, owner, *KEYED_TYPES[type(value)], position, source)
     return SequenceIterator(owner, position, -1 if type(value) in BACKWARD else 1, source)

@@ -140,7 +140,7 @@ def hash_of(tx, value):
     if cls.__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{cls.__name__}'")
     if cls.__hash__ is object.__hash__ or isinstance(value, TensorVariable):
-        unsupported("identity as a number", f"hash() of {value!r} depends on its address")
+        unsupported("identity as a number", f"hash() of {value} depends on its address")
     return value.call_method(tx, "__hash__", [], {})
 
 
@@ -207,7 +207,7 @@ def signature_of(tx, function, **kwargs):
     if isinstance(function, BoundMethodVariable):
         function, bound = function.function.realize(), True
     if not function.is_python_constant():
-        unsupported("introspection", f"inspect.signature of {function!r}")
+        unsupported("introspection", f"inspect.signature of {function}")
     value = function.as_python_constant()
     value = types.MethodType(value, object()) if bound else value
     return tx.fold_python(inspect.signature, [value], {k: v.as_python_constant() for k, v in kwargs.items()})
@@ -231,7 +231,7 @@ def get_attribute(tx, value, name, *default):
 
 def attribute_name(tx, name, complaint):
     if not name.is_python_constant():
-        unsupported("builtin on an unknown value", f"{name!r} as the name of an attribute")
+        unsupported("builtin on an unknown value", f"{name} as the name of an attribute")
     name = name.as_python_constant()
     if not isinstance(name, str):
         tx.raise_observed(TypeError, f"{complaint}, not '{type(name).__name__}'")

@@ -36,7 +36,7 @@ class TupleVariable(Sequence):
 
     def method___hash__(self, tx):
         if not self.is_python_constant():
-            unsupported("builtin on an unknown value", f"hash() of {self!r}")
+            unsupported("builtin on an unknown value", f"hash() of {self}")
         return tx.fold(hash, [self], {})
 
     def reconstruct(self, codegen):
