@@ -224,7 +224,9 @@ def extract(joint, inputs, compute, outputs, name):
         if node not in environment:
             environment[node] = graph.node_copy(node, environment.__getitem__)
     graph.output([environment[n] if isinstance(n, fx.Node) else n for n in outputs])
-    return fx.GraphModule(joint, graph, name)
+    gm = fx.GraphModule(joint, graph, name)
+    gm.meta["minicompile"] = name  # not to be captured
+    return gm
 
 
 def keep_old_values(gm, result_count):

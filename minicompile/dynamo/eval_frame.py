@@ -88,7 +88,7 @@ DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
 def never_capture(code):
     """A frame of the compiler, of torch or of the standard library, or one that keeps something in its own frame."""
     path = code.co_filename
-    if path == DISPATCH_FILE or path.startswith("<frozen"):
+    if path == DISPATCH_FILE or path.startswith(("<frozen", "<minicompile")):  # a wrapper that we wrote ourselves
         return True
     if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
         return True
@@ -96,6 +96,11 @@ def never_capture(code):
         return True
     looks = looks_at_own_frame(code)  # one look is a break; what a look leaves behind for the next one, we would lose
     return len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks)
+
+
+def is_our_graph(arguments):
+    """A backward graph, which autograd runs while the program is inside a compiled region."""
+    return arguments and isinstance(arguments[0], torch.fx.GraphModule) and "minicompile" in arguments[0].meta
 
 
 def concerns_tensors(code, function, arguments):
@@ -148,7 +153,7 @@ def convert_frame(options, code, function, arguments):
     """The hook's callback, bound to `options`."""
     if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(_TORCH):
         return call_with_hook_off(code), lambda *frame: True
-    if never_capture(code):
+    if never_capture(code) or is_our_graph(arguments):
         return False
     if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
         return None  # another compiler is tracing us

@@ -53,7 +53,9 @@ def graph_module(graph, attributes, name):
             holder.register_buffer(key, value, persistent=False)
         else:
             setattr(holder, key, value)
-    return fx.GraphModule(holder, graph, class_name=name)
+    gm = fx.GraphModule(holder, graph, class_name=name)
+    gm.meta["minicompile"] = name  # not to be captured
+    return gm
 
 
 @contextlib.contextmanager
