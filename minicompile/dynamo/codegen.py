@@ -147,7 +147,7 @@ class PyCodegen:
         tracker = tracker.realize()
         if tracker in self.temporaries:
             return self.load_fast(self.temporaries[tracker])
-        if tracker.is_immutable() and tracker.is_python_constant():
+        if tracker.is_literal():
             return self.load_const(tracker.as_python_constant())
         if tracker.source is not None:
             return self.load_source(tracker.source)
@@ -169,7 +169,7 @@ class PyCodegen:
             key = tracker.source
         else:
             key = tracker = tracker.realize()
-        if key in self.temporaries or (key is tracker and tracker.is_immutable() and tracker.is_python_constant()):
+        if key in self.temporaries or (key is tracker and tracker.is_literal()):
             return
         self(tracker)
         if key in self.temporaries:

@@ -22,6 +22,7 @@ from .break_kinds import break_error
 from .bytecode import CallArguments, Instruction, assemble
 from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
+from .dynamic_shapes import SizeHistory
 from .guards import frame_arguments
 from .output_graph import OutputGraph
 from .resume_code import is_resume_code, looks_at_own_frame, resumes_in_loop
@@ -143,6 +144,7 @@ class FrameState:
         self.compiled = []  # [(CompileOptions, guard check)], oldest first
         self.history = []  # texts of recompile reasons
         self.varying = {}  # source -> None: what changed between the rounds of a loop
+        self.sizes = SizeHistory()
 
 
 frame_states = CodeTable()
@@ -216,7 +218,7 @@ def compile_frame(options, code, function, arguments, state, entry):
     try:
         with record.stage("capture") as snapshot:
             with recursion_limit(CAPTURE_RECURSION_LIMIT):
-                capture = capture_frame(options, code, function, arguments, state.varying)
+                capture = capture_frame(options, code, function, arguments, state)
             snapshot.artifact = capture
         new_code = assemble(capture.instructions, code)
     except OnlyError as only:
@@ -251,12 +253,12 @@ def compile_frame(options, code, function, arguments, state, entry):
     return new_code, check
 
 
-def capture_frame(options, code, function, arguments, varying=()):
+def capture_frame(options, code, function, arguments, state):
     """Run the translator over the frame, again after each `RestartAnalysis`.  Returns a Capture."""
     named = dict(zip(frame_arguments(code), arguments))
     break_at, attempts = None, 0
     while True:
-        output = OutputGraph(code, function, options, varying)
+        output = OutputGraph(code, function, options, state)
         translator = InstructionTranslator(output, code, function, named, break_at)
         try:
             instructions = translator.run()
@@ -270,7 +272,7 @@ def capture_frame(options, code, function, arguments, varying=()):
             break_at = restart
             continue
         else:
-            output.add_alias_guards()
+            output.add_closing_guards()
         finally:
             output.side_effects.restore_modes()
             output.forget_values()

@@ -57,13 +57,17 @@ def same_keys(mapping, expected):
     )
 
 
-def tensor_properties(tensor):
-    """Everything about a tensor that a graph depends on, apart from its data.  sizes and strides in elements."""
+def tensor_properties(tensor, fake=None):
+    """Everything about a tensor that a graph depends on, apart from its data.  sizes and strides in elements.
+
+    fake: the tensor that stands for it in a graph, which may have symbolic sizes; these are None here.
+    """
+    fake = tensor if fake is None else fake
     return (
         type(tensor),
         tensor.dtype,
-        tuple(tensor.shape),
-        tuple(tensor.stride()) if tensor.layout is torch.strided else None,
+        tuple(n if isinstance(n, int) else None for n in fake.shape),
+        tuple(n if isinstance(n, int) else None for n in fake.stride()) if tensor.layout is torch.strided else None,
         tensor.requires_grad,
         torch._C._dispatch_keys(tensor).raw_repr(),
         tensor.device,
@@ -78,12 +82,21 @@ def tensor_matches(tensor, expected):
     kind, dtype, shape, stride, requires_grad, keys, device = expected
     return (
         type(tensor) is kind
-        and tensor.shape == shape
+        and same_numbers(tensor.shape, shape)
         and tensor.dtype is dtype
         and tensor.requires_grad is requires_grad
         and torch._C._dispatch_keys(tensor).raw_repr() == keys
-        and (stride is None or tensor.stride() == stride)
+        and (stride is None or same_numbers(tensor.stride(), stride))
         and tensor.device == device
+    )
+
+
+def same_numbers(numbers, expected):
+    """Equal sizes or strides; None is expected of a symbolic one, about which there are guards of its own."""
+    return numbers == expected or (
+        None in expected
+        and len(numbers) == len(expected)
+        and all(wanted is None or number == wanted for number, wanted in zip(numbers, expected))
     )
 
 
@@ -228,6 +241,21 @@ class AliasGuard:
     __repr__ = __str__
 
 
+@dataclasses.dataclass(frozen=True)
+class ShapeGuard:
+    """An assumption about symbolic sizes: a Python condition with `{0}`, `{1}`, ... for the values at `sources`."""
+
+    code: str
+    sources: tuple
+    user_location: str = dataclasses.field(default="", compare=False)
+    kind = "shape"
+
+    def __str__(self):
+        return self.code.format(*(source.name for source in self.sources))
+
+    __repr__ = Guard.__repr__
+
+
 class GuardSet:
     """The guards of one compiled frame, in the order in which capture needed them."""
 
@@ -242,6 +270,9 @@ class GuardSet:
 
     def add_alias(self, sources, same, user_location=""):
         self.guards.setdefault(("alias", sources, same), AliasGuard(sources, same, user_location))
+
+    def add_shape(self, guard):
+        self.guards.setdefault(guard, guard)
 
     def __iter__(self):
         return iter(self.guards.values())
@@ -295,6 +326,8 @@ class GuardFunction:
             return None
         if guard.kind == "alias":
             return guard, "one object" if guard.same else "different", "different" if guard.same else "one object"
+        if guard.kind == "shape":
+            return guard, True, False
         reader = GuardWriter(self.writer.code)
         text = reader.value_text(guard.source, self.arguments)
         exec(compile(text, "<guards>", "exec"), reader.namespace)
@@ -327,6 +360,7 @@ class GuardWriter:
         self.namespace = {
             "same_constant": same_constant,
             "same_keys": same_keys,
+            "math": math,
             "tensor_matches": tensor_matches,
             "has_no_hooks": has_no_hooks,
             "slot_is_unset": slot_is_unset,
@@ -364,6 +398,8 @@ class GuardWriter:
         return self.read[source]
 
     def condition(self, guard):
+        if guard.kind == "shape":
+            return guard.code.format(*map(self.value, guard.sources)).join("()")
         if guard.kind == "alias":
             values = [self.value(s) for s in guard.sources]
             return " is ".join(values) if guard.same else f"all_distinct({', '.join(values)})"

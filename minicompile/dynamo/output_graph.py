@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .. import config, errors, record
 from . import _eval_frame, builder, nested_graphs
+from .dynamic_shapes import SymbolicSizes
 from .guards import GuardSet
 from .side_effects import SideEffects
 from .source import CallSource, ConstantSource, Source
@@ -35,20 +36,22 @@ class GraphInput:
 
     source: Source
     node: fx.Node
-    fake: FakeTensor
-    value: torch.Tensor  # the tensor that was there during capture
+    fake: FakeTensor | torch.SymInt
+    value: torch.Tensor | int  # what was there during capture
 
 
 class OutputGraph:
     """The graph under construction, with its inputs, guards, side effects and the trackers of existing objects."""
 
-    def __init__(self, code, function, compile_options, varying=()):
-        self.varying = varying  # sources of values that are not worth a guard: see variables/varying.py
+    def __init__(self, code, function, compile_options, state):
+        """state: the FrameState of `code`, what earlier compilations of it have taught."""
+        self.varying = state.varying  # sources of values that are not worth a guard: see variables/varying.py
         self.code, self.function, self.options = code, function, compile_options
         self.watch = compile_options.watch
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
         self.nested = []  # the NestedGraphs under construction, outermost first
-        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False)
+        self.sizes = SymbolicSizes(compile_options.dynamic, state.sizes)
+        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
         self.guards = GuardSet()
         self.side_effects = SideEffects(self)
@@ -108,13 +111,17 @@ class OutputGraph:
 
     def add_input(self, tensor, source):
         """A placeholder for a tensor that exists outside; returns (node, fake)."""
-        fake = self.fakeify(tensor)
+        with temporarily_clear_interpreter_stack():
+            fake = self.sizes.fake_tensor(self.fake_mode, tensor, source)
+        return self.add_placeholder(tensor, fake, source)
+
+    def add_placeholder(self, value, fake, source):
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_")
         last = self.inputs[-1].node if self.inputs else self.root_graph._root
         with self.root_graph.inserting_after(last):
             node = self.root_graph.placeholder(name or "argument")
         node.meta["example_value"] = fake
-        self.inputs.append(GraphInput(source, node, fake, tensor))
+        self.inputs.append(GraphInput(source, node, fake, value))
         return node, fake
 
     def fakeify(self, tensor):
@@ -136,7 +143,10 @@ class OutputGraph:
         return any(node.op not in ("placeholder", "get_attr", "output") for node in self.root_graph.nodes)
 
     def mutates_inputs(self):
-        return any(graph_input.fake._version > 0 for graph_input in self.inputs)
+        return any(graph_input.fake._version > 0 for graph_input in self.tensor_inputs())
+
+    def tensor_inputs(self):
+        return [graph_input for graph_input in self.inputs if isinstance(graph_input.fake, FakeTensor)]
 
     def compile_graph(self, outputs):
         """Finish the graph with these output nodes and compile it.  Returns (callable, its GraphInputs)."""
@@ -196,8 +206,10 @@ class OutputGraph:
         entry = self.variables_by_id.get(id(value))
         return entry[1] if entry is not None else None
 
-    def add_alias_guards(self):
-        """Tensor inputs are different objects, as they were now."""
-        sources = tuple(graph_input.source for graph_input in self.inputs)
+    def add_closing_guards(self):
+        """Tensor inputs are different objects, as they were now; and what was assumed about symbolic sizes."""
+        for guard in self.sizes.guards():
+            self.guards.add_shape(guard)
+        sources = tuple(graph_input.source for graph_input in self.tensor_inputs())
         if len(sources) > 1:
             self.guards.add_alias(sources, same=False)

@@ -178,6 +178,25 @@ class ItemSource(Source):
 
 
 @dataclasses.dataclass(frozen=True)
+class SizeSource(Source):
+    """`parent.shape[index]` or `parent.stride()[index]` of a tensor; kind: "shape" or "stride"."""
+
+    parent: Source
+    kind: str
+    index: int
+
+    @property
+    def name(self):
+        return self.expression(self.parent.name)
+
+    def expression(self, parent):
+        return f"{parent}.shape[{self.index}]" if self.kind == "shape" else f"{parent}.stride({self.index})"
+
+    def reconstruct(self, codegen):
+        raise AssertionError("a size is rebuilt from the graph's output")
+
+
+@dataclasses.dataclass(frozen=True)
 class CallSource(Source):
     """`function(parent)` for a pure C function: `type(x)`, `list(x)`, `vars(x)`."""
 

@@ -156,6 +156,8 @@ class TranslatorServices:
         left, right = left.realize(), right.realize()
         if left is right:
             return True
+        if left.is_immutable() and right.is_immutable() and left.python_type() is not right.python_type():
+            return False
         for variable in (left, right):
             if isinstance(variable, VaryingVariable) and left.python_type() is right.python_type():
                 variable.call_method(self, "is", [], {})

@@ -36,6 +36,14 @@ class NotConstant(errors.Unsupported):
         super().__init__(kind, f"a constant is needed, not a {type(variable).__name__}", BREAK_KINDS[kind].hint)
 
 
+_questions = []
+
+
+def is_question():
+    """Whether somebody only asks if a value is a constant: then nothing becomes a guard."""
+    return bool(_questions)
+
+
 def unsupported(kind, explanation, hint=""):
     """Break the graph here.  kind: a row of break_kinds.py, which knows a hint too.  explanation: what was met here."""
     raise break_error(kind, explanation, hint)
@@ -63,11 +71,14 @@ class VariableTracker:
         raise NotImplementedError(type(self).__name__)
 
     def is_python_constant(self):
+        _questions.append(self)
         try:
             self.as_python_constant()
             return True
         except NotConstant:
             return False
+        finally:
+            _questions.pop()
 
     def as_python_constant(self):
         """The Python value itself, for constants and containers of constants.  Raises NotConstant."""
@@ -82,6 +93,10 @@ class VariableTracker:
     def is_immutable(self):
         """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
         return self.is_python_constant()
+
+    def is_literal(self):
+        """Whether bytecode can load it as a constant."""
+        return self.is_immutable() and self.is_python_constant()
 
     def key(self):
         """What stands for this value as a dict key or set element: hashable, equal where the values are equal."""
@@ -205,7 +220,7 @@ def _delegate(name):
 
 
 for _name in (
-    "python_type is_python_constant is_immutable as_python_constant as_proxy key var_getattr var_setattr var_delattr "
+    "python_type is_python_constant is_immutable is_literal as_python_constant as_proxy key var_getattr var_setattr var_delattr "
     "call_function call_method truth iterate next unpack reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

@@ -21,7 +21,9 @@ from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
 from .functions import BuiltinMethodVariable, UserFunctionVariable
+from .symbolic import GRAPH_FUNCTIONS, is_arithmetic
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
+from .tensor import graph_call
 
 
 def inlined(polyfill):
@@ -41,6 +43,11 @@ HANDLERS = {
 }
 
 
+def is_graph_arithmetic(function, args, kwargs):
+    """Whether the call is a graph operation on numbers that change from call to call."""
+    return function in GRAPH_FUNCTIONS and not kwargs and is_arithmetic([a.realize() for a in args])
+
+
 class BuiltinVariable(VariableTracker):
     """`value`: a function written in C, or one with a row in HANDLERS."""
 
@@ -55,6 +62,8 @@ class BuiltinVariable(VariableTracker):
         return self.value
 
     def call_function(self, tx, args, kwargs):
+        if is_graph_arithmetic(self.value, args, kwargs):
+            return graph_call(tx, GRAPH_FUNCTIONS[self.value], args, kwargs)
         handler = HANDLERS.get(self.value)
         if handler is not None:
             return call_handler(tx, self.value, handler, args, kwargs)
@@ -83,6 +92,8 @@ class BuiltinClassVariable(UserDefinedClassVariable):
     """A class whose call has a row in HANDLERS: `list`, `int`, `zip`, `collections.deque`."""
 
     def call_function(self, tx, args, kwargs):
+        if is_graph_arithmetic(self.value, args, kwargs):
+            return graph_call(tx, GRAPH_FUNCTIONS[self.value], args, kwargs)
         return call_handler(tx, self.value, HANDLERS[self.value], args, kwargs)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):

@@ -224,7 +224,20 @@ def boolean(value):
     return TRUE if value else FALSE
 
 
-@wraps(int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+@wraps(int)
+def wrap_int(output, value, source):
+    """A constant, or a graph input where the number changes from call to call."""
+    symbol = output.sizes.integer(value, source) if source is not None else None
+    if symbol is None:
+        return wrap_constant(output, value, source)
+    from .symbolic import SymNodeVariable
+
+    output.guard("type", source, int)
+    node, _ = output.add_placeholder(value, symbol, source)
+    return SymNodeVariable(output, node, symbol, source)
+
+
+@wraps(float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 @wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)
 def wrap_constant(output, value, source):
     output.guard("equals", source, value)

@@ -12,6 +12,7 @@ from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .elements import next_or_none
+from .symbolic import is_arithmetic
 from .tensor import TensorVariable, graph_call
 from .varying import VaryingVariable
 
@@ -41,8 +42,8 @@ UNARY[abs] = ("abs()", "__abs__")
 
 
 def in_graph(*operands):
-    """Whether the operation is one of the graph's: some operand is a tensor and none runs code of its own."""
-    return any(isinstance(v, TensorVariable) for v in operands)
+    """Whether the operation is one of the graph's: some operand is a tensor, or a number that is not known."""
+    return any(isinstance(v, TensorVariable) for v in operands) or is_arithmetic(operands)
 
 
 def can_fold(*operands):

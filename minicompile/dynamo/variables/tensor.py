@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 
 from ... import record
 from ..builder import wraps, wraps_if
+from ..dynamic_shapes import is_symbolic
 from ..guards import tensor_properties
 from ..polyfills import tensors
 from ..source import AttrSource
@@ -62,7 +63,7 @@ class TensorVariable(VariableTracker):
                 tx.raise_observed(AttributeError, f"'Tensor' object has no attribute '{name}'")
             return pending
         if name in CONSTANT_ATTRIBUTES:
-            return tx.build(CONSTANT_ATTRIBUTES[name](self.fake))
+            return self.metadata(tx, "size", []) if name == "shape" else self.constant_attribute(tx, name)
         if name in GRAPH_ATTRIBUTES:
             return graph_call(tx, getattr, [self, tx.build(name)], {})
         if name == "__class__":
@@ -78,6 +79,19 @@ class TensorVariable(VariableTracker):
         if not hasattr(torch.Tensor, name):
             return self.user_attribute(tx, name)
         unsupported("tensor attribute", f"Tensor.{name} has no meaning inside a graph")
+
+    def constant_attribute(self, tx, name):
+        value = CONSTANT_ATTRIBUTES[name](self.fake)
+        return graph_call(tx, getattr, [self, tx.build(name)], {}) if is_symbolic(value) else tx.build(value)
+
+    def metadata(self, tx, name, arguments, keywords=None):
+        """A method that asks for metadata: known, or where it is a symbolic size a graph operation for each number."""
+        result = getattr(self.fake, name)(*arguments, **(keywords or {}))
+        if is_symbolic(result):
+            return graph_call(tx, name, [self, *map(tx.build, arguments)], {}, op="call_method")
+        if isinstance(result, tuple) and any(map(is_symbolic, result)):
+            return tx.build_sequence(type(result), [self.metadata(tx, name, [d]) for d in range(len(result))])
+        return tx.build(result)
 
     def gradient(self, tx):
         """`.grad` of an input: None, or the tensor that is there now."""
@@ -117,9 +131,7 @@ class TensorVariable(VariableTracker):
         kwargs = {k: v.realize() for k, v in kwargs.items()}
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
-            return tx.build(
-                getattr(self.fake, name)(*constants, **{k: v.as_python_constant() for k, v in kwargs.items()})
-            )
+            return self.metadata(tx, name, constants, {k: v.as_python_constant() for k, v in kwargs.items()})
         if name in BREAKING_METHODS:
             unsupported(BREAKING_METHODS[name], f"Tensor.{name}() needs the tensor's data")
         handler = getattr(self, f"method_{name}", None)
@@ -136,7 +148,7 @@ class TensorVariable(VariableTracker):
     def method___len__(self, tx):
         if self.fake.dim() == 0:
             tx.raise_observed(TypeError, "len() of a 0-d tensor")
-        return tx.build(self.fake.shape[0])
+        return self.metadata(tx, "size", [0])
 
     def method___contains__(self, tx, item):
         unsupported("data-dependent branch", "`in` on a tensor looks at its data")
@@ -256,7 +268,8 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     except Exception as error:
         tx.output.operator_error = error
         unsupported("operator raised", f"{getattr(target, '__name__', target)} raised {type(error).__name__}: {error}")
-    if result is not None and not holds_tensor(result):
+    tx.output.sizes.locate(tx.output.user_location)
+    if result is not None and not holds_tensor(result) and not is_symbolic(result):
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)
     node.meta["example_value"] = result
@@ -302,8 +315,10 @@ def wrap_result(tx, node, result, known=()):
 
         node.meta["example_value"] = result
         return GraphValueVariable(node)
-    if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        unsupported("data-dependent operator", "a size that depends on data")
+    if is_symbolic(result):
+        from .symbolic import SymNodeVariable
+
+        return SymNodeVariable(tx.output, node, result)
     return tx.build(result)
 
 
@@ -322,8 +337,8 @@ def wrap_tensor(output, value, source):
         node, fake = output.add_constant(value)
         node.meta["example_value"] = fake
         return output.remember(value, TensorVariable(node, fake))
-    output.guard("tensor", source, tensor_properties(value))
     node, fake = output.add_input(value, source)
+    output.guard("tensor", source, tensor_properties(value, fake))
     return TensorVariable(node, fake, source, type(value))
 
 

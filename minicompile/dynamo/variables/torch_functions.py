@@ -191,7 +191,7 @@ def _of_fake(function):
     def handler(tx, tensor, *args):
         if not isinstance(tensor, TensorVariable):
             return tx.fold(function, [tensor, *args], {})
-        return tx.build(function(tensor.fake, *(a.as_python_constant() for a in args)))
+        return tensor.metadata(tx, function.__name__, [a.as_python_constant() for a in args])
 
     return handler
 

@@ -1,0 +1,170 @@
+"""Dynamic shapes: which sizes of a frame's inputs are symbols, and what the graph assumed about these symbols.
+
+Goes in: a tensor (or an int) of the outside world with its Source, and the sizes that this code has seen before.
+Comes out: a fake tensor whose changing sizes are symbols (`s0`), and, when capture ends, one guard for each assumption:
+`x.shape[0] > 1`, `y.shape[0] == x.shape[0]`, `x.shape[1] % 2 == 0`.
+Mirrors `torch/_dynamo/variables/builder.py` (automatic dynamic) and the guards of
+`torch/fx/experimental/symbolic_shapes.py`, whose `ShapeEnv` does the reasoning here too.  Taught in chapter 07.
+
+A size is static the first time and a symbol from the second different value on.  Sizes 0 and 1 stay static: they change
+what broadcasting means.
+"""
+
+import dataclasses
+
+import torch
+from torch._guards import Source as TorchSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._sympy.printers import PythonPrinter
+
+from .guards import ShapeGuard
+from .source import AttrSource, SizeSource
+
+CHANGING = None  # in a history: this size had two values
+
+
+@dataclasses.dataclass(frozen=True)
+class SymbolSource(TorchSource):
+    """What ShapeEnv knows of our Source: something with a name that a symbol can remember."""
+
+    source: object
+
+    @property
+    def name(self):
+        return self.source.name
+
+
+class SizeHistory:
+    """The sizes of the inputs of one code object, by source: the number that was always there, or CHANGING."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def note(self, source, sizes):
+        """Merge this call's sizes in.  Returns what is known now; another rank starts afresh."""
+        before = self.seen.get(source)
+        if before is not None and len(before) == len(sizes):
+            sizes = [new if new == old else CHANGING for new, old in zip(sizes, before)]
+        self.seen[source] = list(sizes)
+        return self.seen[source]
+
+
+def marked(tensor, name):
+    """The dimensions that the user marked, by `mark_dynamic` of ours or of torch._dynamo."""
+    return getattr(tensor, name, ())
+
+
+class SymbolicSizes:
+    """The symbols of one capture.  dynamic: as `compile(dynamic=...)`; history: a SizeHistory."""
+
+    def __init__(self, dynamic, history):
+        self.dynamic, self.history = dynamic, history
+        self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        self.sources = {}  # symbol -> the Source of its first appearance
+        self.inputs = []  # (source, fake tensor) with at least one symbolic size, or (source, SymInt)
+        self.locations = {}  # position in env.guards -> the user's line
+
+    # --- inputs -------------------------------------------------------------------------------------
+    def dimensions(self, tensor, source):
+        """For each dimension whether it is symbolic."""
+        fixed = isinstance(tensor, torch.nn.Parameter)
+        known = self.history.note(source, tensor.shape)
+        automatic = [size is CHANGING for size in known] if self.dynamic is None else [self.dynamic] * tensor.dim()
+        wanted = {d % tensor.dim() for d in marked(tensor, "_dynamo_dynamic_indices")}
+        static = {d % tensor.dim() for d in marked(tensor, "_dynamo_static_indices")}
+        return [
+            d in wanted or (automatic[d] and d not in static and not fixed and tensor.shape[d] > 1)
+            for d in range(tensor.dim())
+        ]
+
+    def fake_tensor(self, fake_mode, tensor, source):
+        """The fake tensor of an input."""
+        dynamic = self.dimensions(tensor, source)
+        if not any(dynamic):
+            return fake_mode.from_tensor(tensor, static_shapes=True)
+        kinds = [DimDynamic.DYNAMIC if d else DimDynamic.STATIC for d in dynamic]
+        context = StatelessSymbolicContext(dynamic_sizes=kinds)
+        fake = fake_mode.from_tensor(tensor, source=SymbolSource(source), symbolic_context=context)
+        for index, size in enumerate(fake.shape):
+            self.remember(size, SizeSource(source, "shape", index))
+        for index, stride in enumerate(fake.stride()):
+            self.remember(stride, SizeSource(source, "stride", index))
+        self.inputs.append((source, fake))
+        return fake
+
+    def integer(self, value, source):
+        """A symbol for an int that changes from call to call, or None where it is to be a constant."""
+        if any(isinstance(place, AttrSource) for place in path_of(source)):
+            return None  # a number that an object keeps is its configuration
+        known = self.history.note(source, [value])
+        if value in (0, 1) or not (self.dynamic or (self.dynamic is None and known[0] is CHANGING)):
+            return None
+        symbol_source = SymbolSource(source)
+        expression = self.env.create_unspecified_symbol(value, source=symbol_source, dynamic_dim=DimDynamic.DYNAMIC)
+        symbol = self.env.create_symintnode(expression, hint=value, source=symbol_source)
+        self.remember(symbol, source)
+        return symbol
+
+    def remember(self, size, source):
+        if is_symbolic(size) and size.node.expr.is_symbol:
+            self.sources.setdefault(size.node.expr, source)
+
+    # --- assumptions --------------------------------------------------------------------------------
+    def locate(self, user_location):
+        """Assumptions made since the last call were made for this line of the user's."""
+        for index in range(len(self.locations), len(self.env.guards)):
+            self.locations[index] = user_location
+
+    def guards(self):
+        """ShapeGuards for everything that was assumed about the symbols."""
+        for symbol, source in self.sources.items():
+            if isinstance(source, SizeSource) and source.kind == "shape":
+                yield ShapeGuard("{} > 1", (source,))
+        for source, fake in self.inputs:
+            for kind, numbers in (("shape", fake.shape), ("stride", fake.stride())):
+                for index, number in enumerate(numbers):
+                    place = SizeSource(source, kind, index)
+                    if is_symbolic(number) and self.sources.get(number.node.expr) != place:
+                        yield self.guard(number.node.expr, place)
+        for symbol, expression in self.env.replacements.items():
+            if symbol in self.sources:
+                yield self.guard(expression, self.sources[symbol])
+        for index, assumed in enumerate(self.env.guards):
+            if assumed.expr is not True:
+                yield self.guard(assumed.expr, None, self.locations.get(index, ""))
+
+    def guard(self, expression, equal_to=None, user_location=""):
+        """`expression` holds; or, with a source, its value is the one of the expression."""
+        printer = SourcePrinter(self.sources)
+        text = printer.doprint(expression)
+        if equal_to is not None:
+            text = f"{printer.place(equal_to)} == {text}"
+        return ShapeGuard(text, tuple(printer.places), user_location)
+
+
+class SourcePrinter(PythonPrinter):
+    """Python for an expression of symbols; `{k}` stands for the k-th source in `places`."""
+
+    def __init__(self, sources):
+        super().__init__()
+        self.sources, self.places = sources, []
+
+    def place(self, source):
+        if source not in self.places:
+            self.places.append(source)
+        return f"{{{self.places.index(source)}}}"
+
+    def _print_Symbol(self, symbol):
+        return self.place(self.sources[symbol])
+
+
+def path_of(source):
+    """The source and all that it is read through."""
+    while source is not None:
+        yield source
+        source = source.parent
+
+
+def is_symbolic(value):
+    """Whether it is a size, number or truth value that is not known during capture."""
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not value.node.expr.is_number

@@ -1,0 +1,98 @@
+"""Numbers that change from call to call: sizes of inputs with symbolic dimensions, ints, and what is computed of them.
+
+Goes in: a SymInt, SymFloat or SymBool with the graph node that computes it.  Comes out: arithmetic as graph nodes.
+Where Python needs the number itself (a loop's length, a list's index, a branch) it is looked at: the value of this call
+is taken, and that it is this value becomes a guard.
+Mirrors `SymNodeVariable` in `torch/_dynamo/variables/tensor.py`.  Taught in chapter 07.
+"""
+
+import math
+
+import torch
+
+from ..builder import wraps
+from .base import VariableTracker, is_question
+from .constant import ConstantVariable
+
+PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+# functions of numbers that a graph can hold, and what stands for them there
+GRAPH_FUNCTIONS = {
+    int: torch.sym_int,
+    float: torch.sym_float,
+    min: torch.sym_min,
+    max: torch.sym_max,
+    math.sqrt: torch._sym_sqrt,
+    math.log2: torch._sym_log2,
+    math.floor: math.floor,
+    math.ceil: math.ceil,
+    math.trunc: math.trunc,
+    round: round,
+}
+
+
+class SymNodeVariable(VariableTracker):
+    """node: the FX node that computes the number; symbol: what is known of it."""
+
+    def __init__(self, output, node, symbol, source=None):
+        super().__init__(source)
+        self.output, self.node, self.symbol = output, node, symbol
+
+    def python_type(self):
+        return PYTHON_TYPES[type(self.symbol)]
+
+    def is_python_constant(self):
+        return True  # whoever asks for it gets it, guarded
+
+    def as_python_constant(self):
+        if is_question():
+            return self.python_type()(self.symbol.node.hint)
+        value = self.python_type()(self.symbol)
+        self.output.sizes.locate(self.output.user_location)
+        return value
+
+    def known(self):
+        """The number, as a constant: a guard from here on."""
+        return ConstantVariable(self.as_python_constant())
+
+    def is_immutable(self):
+        return True
+
+    def is_literal(self):
+        return False
+
+    def as_proxy(self):
+        return self.node
+
+    def truth(self, tx):
+        number = self.symbol if type(self.symbol) is torch.SymBool else self.symbol != 0
+        truth = bool(number)
+        self.output.sizes.locate(self.output.user_location)
+        return truth
+
+    def var_getattr(self, tx, name):
+        return self.known().var_getattr(tx, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        return self.known().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen):
+        codegen.load_graph_output(self.node)
+
+    def __repr__(self):
+        return f"SymNodeVariable({self.node.name}: {self.symbol})"
+
+
+def is_arithmetic(operands):
+    """Numbers, of which one at least is symbolic."""
+    return any(isinstance(v, SymNodeVariable) for v in operands) and all(
+        isinstance(v, SymNodeVariable) or (isinstance(v, ConstantVariable) and isinstance(v.value, (int, float)))
+        for v in operands
+    )
+
+
+@wraps(torch.SymInt, torch.SymFloat, torch.SymBool)
+def wrap_symbol(output, value, source):
+    """A symbolic number that no graph node computes is looked at."""
+    number = PYTHON_TYPES[type(value)](value)
+    output.sizes.locate(output.user_location)
+    return ConstantVariable(number)
