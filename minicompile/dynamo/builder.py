@@ -57,7 +57,9 @@ def wrap(output, value, source):
         if source is not None and known.source is not None and known.source != source:
             output.guards.add_alias((known.source, source), same=True, user_location=output.user_location)
         return known
-    wrapper = wrap_varying if source in output.varying and can_vary(value) else find_wrapper(value)
+    wrapper = find_wrapper(value)
+    if source in output.varying and can_vary(value) and not output.sizes.is_changing_int(value, source):
+        wrapper = wrap_varying
     tracker = wrapper(output, value, source)
     if source is not None and not tracker.is_immutable():
         output.remember(value, tracker)

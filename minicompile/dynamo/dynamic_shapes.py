@@ -55,10 +55,13 @@ def marked(tensor, name):
 
 
 class SymbolicSizes:
-    """The symbols of one capture.  dynamic: as `compile(dynamic=...)`; history: a SizeHistory."""
+    """The symbols of one capture.
 
-    def __init__(self, dynamic, history):
-        self.dynamic, self.history = dynamic, history
+    dynamic: as `compile(dynamic=...)`.  history: a SizeHistory.  varying: the sources of what changes in a loop.
+    """
+
+    def __init__(self, dynamic, history, varying):
+        self.dynamic, self.history, self.varying = dynamic, history, varying
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.sources = {}  # symbol -> the Source of its first appearance
         self.inputs = []  # (source, fake tensor) with at least one symbolic size, or (source, SymInt)
@@ -92,15 +95,22 @@ class SymbolicSizes:
         self.inputs.append((source, fake))
         return fake
 
+    def is_changing_int(self, value, source):
+        """Whether an int becomes a symbol.  In a loop 0 and 1 do too: the next round has another."""
+        if type(value) is not int or any(isinstance(place, AttrSource) for place in path_of(source)):
+            return False  # a number that an object keeps is its configuration
+        changing = self.history.note(source, [value])[0] is CHANGING
+        wanted = changing if self.dynamic is None else self.dynamic
+        return wanted and (value not in (0, 1) or source in self.varying)
+
     def integer(self, value, source):
         """A symbol for an int that changes from call to call, or None where it is to be a constant."""
-        if any(isinstance(place, AttrSource) for place in path_of(source)):
-            return None  # a number that an object keeps is its configuration
-        known = self.history.note(source, [value])
-        if value in (0, 1) or not (self.dynamic or (self.dynamic is None and known[0] is CHANGING)):
+        if not self.is_changing_int(value, source):
             return None
         symbol_source = SymbolSource(source)
-        expression = self.env.create_unspecified_symbol(value, source=symbol_source, dynamic_dim=DimDynamic.DYNAMIC)
+        expression = self.env.create_symbol(
+            value, symbol_source, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+        )
         symbol = self.env.create_symintnode(expression, hint=value, source=symbol_source)
         self.remember(symbol, source)
         return symbol
@@ -117,7 +127,7 @@ class SymbolicSizes:
 
     def guards(self):
         """ShapeGuards for everything that was assumed about the symbols."""
-        for symbol, source in self.sources.items():
+        for source in self.sources.values():
             if isinstance(source, SizeSource) and source.kind == "shape":
                 yield ShapeGuard("{} > 1", (source,))
         for source, fake in self.inputs:

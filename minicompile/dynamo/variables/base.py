@@ -220,7 +220,7 @@ def _delegate(name):
 
 
 for _name in (
-    "python_type is_python_constant is_immutable is_literal as_python_constant as_proxy key var_getattr var_setattr var_delattr "
-    "call_function call_method truth iterate next unpack reconstruct children"
+    "python_type is_python_constant is_immutable is_literal as_python_constant as_proxy key var_getattr var_setattr "
+    "var_delattr call_function call_method truth iterate next unpack reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

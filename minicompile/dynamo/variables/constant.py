@@ -234,7 +234,7 @@ def wrap_int(output, value, source):
 
     output.guard("type", source, int)
     node, _ = output.add_placeholder(value, symbol, source)
-    return SymNodeVariable(output, node, symbol, source)
+    return SymNodeVariable(output, node, symbol, source, varies=source in output.varying)
 
 
 @wraps(float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))

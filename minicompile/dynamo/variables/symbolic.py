@@ -11,7 +11,7 @@ import math
 import torch
 
 from ..builder import wraps
-from .base import VariableTracker, is_question
+from .base import VariableTracker, is_question, unsupported
 from .constant import ConstantVariable
 
 PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -31,21 +31,26 @@ GRAPH_FUNCTIONS = {
 
 
 class SymNodeVariable(VariableTracker):
-    """node: the FX node that computes the number; symbol: what is known of it."""
+    """node: the FX node that computes the number; symbol: what is known of it.
 
-    def __init__(self, output, node, symbol, source=None):
+    varies: it is another number in each round of a loop, so that looking at it breaks the graph instead.
+    """
+
+    def __init__(self, output, node, symbol, source=None, varies=False):
         super().__init__(source)
-        self.output, self.node, self.symbol = output, node, symbol
+        self.output, self.node, self.symbol, self.varies = output, node, symbol, varies
 
     def python_type(self):
         return PYTHON_TYPES[type(self.symbol)]
 
     def is_python_constant(self):
-        return True  # whoever asks for it gets it, guarded
+        return not self.varies  # whoever asks for it gets it, guarded
 
     def as_python_constant(self):
         if is_question():
             return self.python_type()(self.symbol.node.hint)
+        if self.varies:
+            unsupported("value that varies in a loop", f"{self.source.name} is another number at each break")
         value = self.python_type()(self.symbol)
         self.output.sizes.locate(self.output.user_location)
         return value
