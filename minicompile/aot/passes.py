@@ -10,6 +10,7 @@ import operator
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 COPIES = {aten.clone.default: 0, aten._to_copy.default: 0, aten.copy.default: 1}  # which argument is copied
@@ -78,15 +79,21 @@ def escaping(graph, result_count):
     return {base_of(n) for n in results if isinstance(n, fx.Node)}
 
 
+def tensor_type(value):
+    return (value.dtype, value.device, value.is_conj(), value.is_neg())
+
+
 def tensor_layout(value):
-    return (value.shape, value.stride(), value.dtype, value.device, value.is_conj(), value.is_neg())
+    return (value.shape, value.stride(), *tensor_type(value))
 
 
 def same_tensor(node, source):
     a, b = node.meta.get("val"), source.meta.get("val")
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.layout != torch.strided:
         return False
-    return tensor_layout(a) == tensor_layout(b) and a.storage_offset() == b.storage_offset()
+    numbers = [(*t.shape, *t.stride(), t.storage_offset()) for t in (a, b)]
+    same = tensor_type(a) == tensor_type(b) and a.dim() == b.dim()
+    return same and all(statically_known_true(m == n) for m, n in zip(*numbers, strict=True))  # which assumes nothing
 
 
 # --- the passes -------------------------------------------------------------------------------------

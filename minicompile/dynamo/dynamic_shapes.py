@@ -10,9 +10,11 @@ A size is static the first time and a symbol from the second different value on.
 what broadcasting means.
 """
 
+import contextlib
 import dataclasses
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import Source as TorchSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.printers import PythonPrinter
@@ -118,6 +120,10 @@ class SymbolicSizes:
     def remember(self, size, source):
         if is_symbolic(size) and size.node.expr.is_symbol:
             self.sources.setdefault(size.node.expr, source)
+
+    def dispatcher(self):
+        """The context in which fake tensors go through PyTorch's Python rules, which keep sizes symbolic."""
+        return enable_python_dispatcher() if self.sources else contextlib.nullcontext()
 
     # --- assumptions --------------------------------------------------------------------------------
     def locate(self, user_location):

@@ -361,6 +361,7 @@ class GuardWriter:
             "same_constant": same_constant,
             "same_keys": same_keys,
             "math": math,
+            "torch": torch,
             "tensor_matches": tensor_matches,
             "has_no_hooks": has_no_hooks,
             "slot_is_unset": slot_is_unset,

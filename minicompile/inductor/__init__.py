@@ -13,7 +13,7 @@ from .. import config, record
 from ..errors import CompilerNotFound
 from . import interpreter, scheduler, verify
 from .codegen import cpp, cpp_build, wrapper
-from .graph import GraphLowering, IRGraph, TensorValue
+from .graph import GraphLowering, IRGraph, TensorValue, UnknownSize
 from .lowering import LOWERINGS
 from .scheduler import Schedule
 
@@ -67,10 +67,14 @@ def load(source):
 
 def compile(gm, example_inputs=()):
     """A compiler for `aot.compile`: (ATen graph, example inputs) -> callable(list or *tensors) -> list of tensors."""
-    if has_symbolic_sizes(gm):  # kernels take no sizes yet (issue 4): the ATen graph itself is right for all of them
-        return lambda *args: gm(*(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args))
-    graph = lower(gm, example_inputs)
+    try:
+        graph = lower(gm, example_inputs)
+    except UnknownSize as error:
+        record.log("perf", "left to ATen: %s", error)
+        return in_eager(gm)
     target = config.cuda_backend if graph.device.type == "cuda" else config.cpu_backend
+    if target == "interpreter" and graph.sizes:
+        return in_eager(gm)  # the interpreter knows numbers only
     if target != "interpreter" and graph.device.type in ("cpu", "cuda"):
         try:
             groups = schedule(graph)
@@ -84,15 +88,9 @@ def compile(gm, example_inputs=()):
     return with_eager_errors(gm, interpreter.Interpreter(graph))
 
 
-def has_symbolic_sizes(gm):
-    """Does any value of the graph depend on a symbolic size?"""
-    values = [node.meta.get("val") for node in gm.graph.nodes]
-    return any(
-        isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool))
-        or isinstance(v, torch.Tensor)
-        and any(isinstance(n, torch.SymInt) for n in (*v.shape, *v.stride()))
-        for v in torch.utils._pytree.tree_leaves(values)
-    )
+def in_eager(gm):
+    """The ATen graph itself as the compiled callable."""
+    return lambda *args: gm(*(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args))
 
 
 def with_eager_errors(gm, call):

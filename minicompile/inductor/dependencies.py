@@ -9,7 +9,7 @@ two nests touch a shared buffer at the same address at the same time.  Mirrors `
 import dataclasses
 
 from . import ir
-from .indexing import FloorDiv, Mod, Var, delinearize, flatten, index
+from .indexing import FloorDiv, Mod, Var, delinearize, flatten, hint, index
 from .ir import Buffer, Expr, Fetch, IndexExpr, Load
 
 
@@ -119,15 +119,11 @@ def split_loops(node, addresses):
     return node
 
 
-def _size_hint(value):
-    return value if isinstance(value, int) else 1 << 20
-
-
 def order_loops(node, addresses):
     """Outer loops by the strides of the store; reduced loops by the strides of the widest load."""
 
     def step(address, var):
-        return _size_hint(address.coefficient(var))
+        return hint(address.coefficient(var))
 
     outer = sorted((v for v in node.outer if v.size != 1), key=lambda v: -step(node.store, v))
     inner = [v for v in node.inner if v.size != 1]
@@ -147,7 +143,7 @@ def hoist_conditions(node):
         value, limit = expr.args[0].index, expr.args[1]
         if not isinstance(limit, ir.Constant):
             return None
-        for _, c in sorted(value.terms, key=lambda term: -_size_hint(term[1])):
+        for _, c in sorted(value.terms, key=lambda term: -hint(term[1])):
             if isinstance(c, int) and c > 1 and limit.value % c == 0 and (value // c).is_affine():
                 quotient = IndexExpr(value // c, limit.dtype)
                 return ir.op(expr.name, quotient, ir.constant(limit.value // c, limit.dtype))
@@ -231,7 +227,7 @@ def _sorted_vars(address, variables):
     """Variables by descending stride, when the address is affine and names every one of them."""
     if not address.is_affine() or any(address.coefficient(v) == 0 for v in variables):
         return None
-    return sorted(variables, key=lambda v: -_size_hint(address.coefficient(v)))
+    return sorted(variables, key=lambda v: -hint(address.coefficient(v)))
 
 
 def match_loops(first, second, address_first, address_second):

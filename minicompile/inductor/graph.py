@@ -11,11 +11,12 @@ arithmetic. The scheduler then decides which of the buffers are ever stored.
 import dataclasses
 import threading
 
+import sympy
 import torch
 from torch.utils import _pytree as pytree
 
 from . import ir
-from .indexing import index
+from .indexing import SizeSymbol, hint, index
 from .ir import Buffer, Extern, Layout, Load, MultiOutput, Pointwise, Reduction, View
 
 DTYPES = frozenset(
@@ -96,12 +97,14 @@ class IRGraph:
     """The lowered graph.
 
     inputs: name -> Layout (or None for a number); constants: name -> tensor; outputs: View, number or None.
+    sizes: SizeSymbol -> the Python text that reads it from the inputs.
     """
 
     inputs: dict
     constants: dict
     buffers: list
     outputs: list
+    sizes: dict = dataclasses.field(default_factory=dict)
 
     def __str__(self):
         lines = [f"{name}: {layout}" for name, layout in self.inputs.items()]
@@ -126,8 +129,22 @@ class IRGraph:
 
 
 def size_of(value):
-    """A size as `int | sympy.Expr`."""
-    return value.node.expr if isinstance(value, torch.SymInt) else int(value)
+    """A size as `int | sympy.Expr` of SizeSymbols."""
+    return current().symbolic(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
+
+
+# what SymPy says to `if size > 3` and to float(size)
+NEEDS_A_NUMBER = ("truth value of Relational", "Cannot convert expression to")
+
+
+class UnknownSize(Exception):
+    """A symbolic size that cannot be read from the inputs of the graph."""
+
+
+def hint_of(env, symbol):
+    """The value of a ShapeEnv symbol during capture."""
+    known = getattr(env, "backed_var_to_val", None) or env.var_to_val  # torch 2.12 renamed it
+    return int(known[symbol])
 
 
 def layout_of(tensor):
@@ -139,7 +156,8 @@ def dense_strides(tensor):
     """The strides for a new buffer: eager's when they are dense, else contiguous (a result is never expanded)."""
     layout = layout_of(tensor)
     expected = 1
-    for step, n in sorted((s, n) for s, n in zip(layout.stride, layout.size, strict=True) if n != 1):
+    pairs = [(s, n) for s, n in zip(layout.stride, layout.size, strict=True) if n != 1]
+    for step, n in sorted(pairs, key=lambda pair: (hint(pair[0]), hint(pair[1]))):
         if step != expected:
             return ir.contiguous_strides(layout.size)
         expected = expected * n
@@ -153,6 +171,8 @@ class GraphLowering:
         self.gm, self.lowerings, self.example_inputs = gm, lowerings, list(example_inputs)
         self.inputs, self.constants, self.buffers, self.outputs = {}, {}, [], []
         self.layouts, self.node, self.env = {}, None, {}
+        self.numbers = {}  # name of an input that is a number -> its expression
+        self.symbols = {}  # ShapeEnv's symbol -> SizeSymbol
 
     # --- what lowerings use ---
 
@@ -230,14 +250,50 @@ class GraphLowering:
                     self.env[node] = getattr(self, node.op)(node)
         finally:
             _local.graph = outer
-        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs)
+        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs, self.sizes())
+
+    # --- symbolic sizes ---
+
+    def symbolic(self, value):
+        """The expression of a SymInt or SymFloat, in SizeSymbols."""
+        expression, env = value.node.expr, value.node.shape_env
+        for symbol in expression.free_symbols - self.symbols.keys():
+            self.symbols[symbol] = SizeSymbol(f"s{len(self.symbols)}", hint_of(env, symbol))
+        made = expression.xreplace(self.symbols)
+        return int(made) if made.is_Integer else made
+
+    def sizes(self):
+        """How each symbol is read from the inputs: where it stands alone, or else from an expression linear in it."""
+        places = []
+        for name, layout in self.inputs.items():
+            value = self.numbers.get(name)
+            places += [(value, name)] if value is not None else []
+            if layout is not None:
+                places += [(n, f"{name}.size({d})") for d, n in enumerate(layout.size) if isinstance(n, sympy.Expr)]
+                places += [(n, f"{name}.stride({d})") for d, n in enumerate(layout.stride) if isinstance(n, sympy.Expr)]
+        found = {}
+        for expression, text in places:
+            if expression.is_symbol:
+                found.setdefault(expression, text)
+        for expression, text in places:
+            unknown = [s for s in expression.free_symbols if s not in found]
+            if len(unknown) == 1 and expression.is_polynomial(unknown[0]) and sympy.degree(expression, unknown[0]) == 1:
+                factor, rest = sympy.Poly(expression, unknown[0]).all_coeffs()
+                found[unknown[0]] = f"({text} - ({rest})) // ({factor})"
+        missing = set(self.symbols.values()) - found.keys()
+        if missing:
+            raise UnknownSize(f"no input tells the sizes {sorted(map(str, missing))}")
+        return found
 
     def placeholder(self, node, example):
         name = f"arg{len(self.inputs)}"
         value = node.meta.get("val", example)
         if not isinstance(value, torch.Tensor):
             self.inputs[name] = None
-            return size_of(value) if isinstance(value, torch.SymInt) else value
+            if isinstance(value, torch.SymInt):
+                value = size_of(value)
+                self.numbers[name] = value if isinstance(value, sympy.Expr) else None
+            return value
         self.inputs[name] = self.layouts[name] = layout_of(value)
         return self.value_of(name)
 
@@ -252,6 +308,9 @@ class GraphLowering:
         return self.value_of(name)
 
     def call_function(self, node):
+        value = node.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return size_of(value)
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         if not isinstance(node.target, torch._ops.OpOverload):  # operator.getitem, arithmetic on sizes
             return node.target(*args, **kwargs)
@@ -259,10 +318,19 @@ class GraphLowering:
         if self.supported(node):
             rule = self.lowerings.get(node.target) or self.lowerings.get(node.target.overloadpacket)
             if rule is not None:
-                result = rule(*args, **kwargs)
+                result = self.apply(rule, args, kwargs)
         if result is NotImplemented:
             return self.extern(node.target, args, kwargs)
         return self.realize_results(result, node.meta.get("val"))
+
+    def apply(self, rule, args, kwargs):
+        """A rule that has to know a symbolic size leaves the operator to ATen."""
+        try:
+            return rule(*args, **kwargs)
+        except TypeError as error:
+            if self.symbols and any(text in str(error) for text in NEEDS_A_NUMBER):
+                return NotImplemented
+            raise
 
     def supported(self, node):
         values = [n.meta.get("val") for n in node.all_input_nodes] + [node.meta.get("val")]

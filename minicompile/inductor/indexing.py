@@ -13,6 +13,25 @@ from math import gcd
 import sympy
 
 
+class SizeSymbol(sympy.Dummy):
+    """A size that is known only when the kernels run.  hint: what it was when the graph was captured."""
+
+    __slots__ = ("hint",)
+
+    def __new__(cls, name, hint):
+        made = super().__new__(cls, name, integer=True, positive=True)
+        made.hint = hint
+        return made
+
+    def _sympystr(self, printer):
+        return self.name
+
+
+def hint(value):
+    """A size as it was when the graph was captured: what heuristics go by."""
+    return value if isinstance(value, int) else int(value.xreplace({s: s.hint for s in value.free_symbols}))
+
+
 class Interned(type):
     """Hash-consing:
 

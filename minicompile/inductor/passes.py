@@ -8,7 +8,7 @@ friends.  Taught in chapter 10.
 import dataclasses
 
 from . import ir
-from .indexing import index
+from .indexing import hint, index
 from .ir import Buffer, Extern, Load, MultiOutput, Pointwise, Scatter, View
 
 MAX_BODY = 160  # expressions in one body: beyond this a producer stays a buffer
@@ -221,7 +221,7 @@ class Inliner:
 
 
 def _ratio(a, b):
-    return a / max(b, 1) if isinstance(a, int) and isinstance(b, int) else 1 if a == b else 2
+    return hint(a) / max(hint(b), 1)
 
 
 def inline(graph):

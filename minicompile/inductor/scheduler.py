@@ -13,6 +13,7 @@ import functools
 
 from . import ir, passes
 from .dependencies import Addresses, SchedulerNode, common_loops, make_node, match_loops, merge_loops, pair_loops
+from .indexing import hint
 from .ir import Extern, MultiOutput, Pointwise, Reduction, View
 from .passes import FusionDecision, buffer_reads
 
@@ -141,7 +142,7 @@ class Scheduler:
                     touching.setdefault(name, []).append(k)
         scores = {}
         for name, members in touching.items():
-            nbytes = _hint(self.layouts[name].nbytes())
+            nbytes = hint(self.layouts[name].nbytes())
             for i, a in enumerate(members):
                 for b in members[i + 1 : i + 17]:  # a buffer that everybody reads: neighbours only
                     scores[a, b] = scores.get((a, b), 0) + nbytes * (2 if self.producer.get(name) in (a, b) else 1)
@@ -222,7 +223,7 @@ class Scheduler:
         Loops are matched by the address at which both touch a shared buffer, largest buffer first; at last in order.
         """
         shared = [n for n in self.touched(first) if n in self.touched(second)]
-        shared.sort(key=lambda n: -_hint(self.layouts[n].numel()))
+        shared.sort(key=lambda n: -hint(self.layouts[n].numel()))
         lead, other = (first, second) if first.inner or not second.inner else (second, first)
         ways = [
             functools.partial(match_loops, address_first=x, address_second=y)
@@ -280,7 +281,7 @@ class Scheduler:
                 if source.inner and not source.is_reduction and not node.inner:
                     return f"{node.name} needs all of {name}"
         passes = levels(nodes)
-        size, outer_size = _hint(ir.product(v.size for v in inner)), _hint(ir.product(v.size for v in outer))
+        size, outer_size = hint(ir.product(v.size for v in inner)), hint(ir.product(v.size for v in outer))
         if inner and max(passes.values()) > 0 and outer_size < MIN_PARALLEL and size > LONG_PASS:
             deep = any(n.inner and passes[n.name] > 0 for n in nodes)
             if deep:
@@ -339,7 +340,7 @@ def repeated(nodes):
     """Values that a later pass would have to compute again, too dear for that and too long to keep in a scratch row."""
     level, found = levels(nodes), []
     for node in nodes:
-        size = ir.product(_hint(v.size) for v in node.inner) * node.body.dtype.itemsize
+        size = ir.product(hint(v.size) for v in node.inner) * node.body.dtype.itemsize
         if node.inner and not node.is_reduction and size > SCRATCH:
             loads = ir.loads(node.body)
             if ir.cost(node.body) + 2 * len(loads) > 12:
@@ -347,10 +348,6 @@ def repeated(nodes):
                 if any(level[m.name] > level[node.name] for m in readers):
                     found.append(node.name)
     return found
-
-
-def _hint(value):
-    return value if isinstance(value, int) else 1 << 20
 
 
 def schedule(graph, fuse=True):

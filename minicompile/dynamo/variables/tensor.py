@@ -260,7 +260,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     fake_args, fake_kwargs = fake_arguments(node_args, node_kwargs)
     function = getattr(fake_args[0], target) if op == "call_method" else target
     try:
-        with tx.output.fake_mode:
+        with tx.output.fake_mode, tx.output.sizes.dispatcher():
             result = function(*(fake_args[1:] if op == "call_method" else fake_args), **fake_kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         name = getattr(target, "__name__", target)

@@ -38,6 +38,7 @@ class ExprWriter:
     def __init__(self, addresses):
         self.addresses, self.scopes, self.depth_of_var = addresses, [Scope()], {}
         self.forwards, self.count, self._facts = {}, 0, {}
+        self.numbers = {}  # what depends on symbolic sizes: expression -> name of the kernel's parameter
 
     # --- what a generator defines ---
 
@@ -162,7 +163,7 @@ class ExprWriter:
         return " + ".join(parts).replace("+ -", "- ")
 
     def size(self, value):
-        return str(value) if isinstance(value, int) else f"({value})"
+        return str(value) if isinstance(value, int) else self.numbers.setdefault(value, f"n{len(self.numbers)}")
 
     def atom(self, atom, mask):
         if isinstance(atom, Var):

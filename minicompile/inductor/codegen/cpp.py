@@ -13,12 +13,13 @@ import dataclasses
 
 from .. import ir, memory, passes
 from ..dependencies import Addresses, hoist_conditions, merge_loops
+from ..indexing import hint
 from ..scheduler import SCRATCH, levels
 from . import wrapper
 from .common import Forward, needs_error
 from .cpp_columns import ColumnReductions
 from .cpp_expr import COMPUTE
-from .cpp_loops import SERIAL, Loop, LoopWriter, TileLoop, acc_type, clause, combine, hint, identity, total_type
+from .cpp_loops import SERIAL, Loop, LoopWriter, TileLoop, acc_type, clause, combine, identity, total_type
 from .cpp_prelude import PRELUDE
 
 BLOCK = 4096  # elements summed in float32 before they are added to a float64 total
@@ -28,10 +29,14 @@ CHUNKS = 64  # parts of a reduction that are computed in parallel and then combi
 
 @dataclasses.dataclass
 class Kernel:
-    """A C++ function: `text` has `@NAME@` in place of its name.  params: buffer names in the order of the arguments."""
+    """A C++ function: `text` has `@NAME@` in place of its name.
+
+    params: buffer names in the order of the arguments; numbers: what it takes behind them, made of symbolic sizes.
+    """
 
     text: str
     params: list
+    numbers: list
     types: list  # C++ types of the parameters
     summary: str
 
@@ -105,7 +110,7 @@ class LoopKernel(ColumnReductions, LoopWriter):
         """The Kernel; its name is made of the first few things that it does."""
         words = words + [op.name for e in bodies for op in ir.walk(e) if isinstance(op, ir.Op) and op.name != "cast"]
         summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
-        return Kernel(self.function(self.pop()), self.params, self.types, summary)
+        return Kernel(self.function(self.pop()), self.params, list(self.numbers), self.types, summary)
 
     def emit(self, node, late=False):
         """Compute a node here, hand its value on, store it if somebody outside needs it."""
@@ -303,10 +308,11 @@ class LoopKernel(ColumnReductions, LoopWriter):
 def module(texts, runs, params):
     """The file: every kernel once, and one `extern "C"` function for each run of kernels between ATen calls."""
     parts = [text.replace("@NAME@", name) for text, name in texts.items()]
-    for run, names, calls in runs:
-        lines = [f'extern "C" int {run}(void** p) {{', "  int err = 0;"]
-        for kernel, arguments in calls:
-            casts = [f"({ctype})p[{names.index(a)}]" for a, ctype in zip(arguments, params[kernel], strict=True)]
+    for run in runs:
+        lines = [f'extern "C" int {run.name}(void** p) {{', "  int err = 0;"]
+        for kernel, arguments, numbers in run.calls:
+            casts = [f"({ctype})p[{run.buffers.index(a)}]" for a, ctype in zip(arguments, params[kernel], strict=True)]
+            casts += [f"(int64_t)p[{len(run.buffers) + run.numbers.index(n)}]" for n in numbers]
             lines.append(f"  err |= {kernel}({', '.join(casts)});")
         parts.append("\n".join([*lines, "  return err;", "}"]))
     return "\n\n".join(parts) + "\n"
@@ -324,7 +330,7 @@ def generate(schedule):
     """Schedule -> Source."""
     plan = memory.plan(schedule)
     made = wrapper.generate(schedule, plan, lambda group: make_kernel(group, schedule, plan.storage))
-    counts = {run: len(names) for run, names, _ in made.runs}
+    counts = {run.name: (len(run.buffers), len(run.numbers)) for run in made.runs}
     kernels = module(made.texts, made.runs, made.types) if made.runs else ""
-    names = [name for _, _, calls in made.runs for name, _ in calls]
+    names = [name for run in made.runs for name, _, _ in run.calls]
     return wrapper.Source("cpp", made.wrapper.finish(), kernels, counts, schedule.graph.constants, names, PRELUDE)

@@ -69,22 +69,27 @@ def raise_error(code):
     raise RuntimeError("ZeroDivisionError")
 
 
-def launcher(function, count):
-    """A Python function that calls `int function(void** tensors)` on `count` tensors."""
+def launcher(function, tensors, numbers):
+    """A Python function that calls `int function(void** arguments)` on so many tensors, and numbers behind them."""
     function.restype, function.argtypes = ctypes.c_int, [ctypes.c_void_p]
-    array = ctypes.c_void_p * count
+    array = ctypes.c_void_p * (tensors + numbers)
 
-    def call(*tensors):
-        code = function(array(*[t.data_ptr() for t in tensors]))
+    def call(*arguments):
+        code = function(array(*[t.data_ptr() for t in arguments]))
         if code:
             raise_error(code)
 
-    return call
+    def call_sized(*arguments):
+        code = function(array(*[t.data_ptr() for t in arguments[:tensors]], *arguments[tensors:]))
+        if code:
+            raise_error(code)
+
+    return call_sized if numbers else call
 
 
 def load(source, counts):
-    """Build C++ text and return its functions `run_0`, `run_1`, ...; counts: name -> number of tensors."""
+    """Build C++ text; its functions `run_0`, `run_1`, ... by name.  counts: how many tensors and numbers each takes."""
     if not counts:
         return {}
     library = ctypes.CDLL(str(build(source)))
-    return {name: launcher(getattr(library, name), count) for name, count in counts.items()}
+    return {name: launcher(getattr(library, name), *count) for name, count in counts.items()}

@@ -7,9 +7,10 @@ each column. Mirrors the outer-loop vectorisation of `torch/_inductor/codegen/cp
 import dataclasses
 
 from .. import ir
+from ..indexing import hint
 from .common import Forward
 from .cpp_expr import COMPUTE
-from .cpp_loops import Loop, TileLoop, acc_type, combine, hint, identity, total_type
+from .cpp_loops import Loop, TileLoop, acc_type, combine, identity, total_type
 
 COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only

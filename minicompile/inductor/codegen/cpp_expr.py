@@ -75,7 +75,8 @@ class CppWriter(ExprWriter):
 
     def function(self, body):
         """The whole function, with `@NAME@` in place of its name."""
-        head = f"static int @NAME@({', '.join(self.declared)})"
+        declared = [*self.declared, *(f"int64_t {name}" for name in self.numbers.values())]
+        head = f"static int @NAME@({', '.join(declared)})"
         error = ["int err = 0;"] if self.errors else []
         return "\n".join([head + " {", *indent([*error, *body, f"return {'err' if self.errors else '0'};"]), "}"])
 

@@ -9,6 +9,7 @@ import dataclasses
 import torch
 
 from ... import config
+from ..indexing import hint
 from ..ops import OPS, REDUCTIONS
 from .cpp_expr import COMPUTE, CppWriter, indent, literal
 
@@ -27,10 +28,6 @@ class Loop:
     def __str__(self):
         step = f"++{self.var}" if self.step == 1 else f"{self.var} += {self.step}"
         return f"for (int64_t {self.var} = {self.low}; {self.var} < {self.high}; {step})"
-
-
-def hint(value):
-    return value if isinstance(value, int) else 1 << 12
 
 
 @dataclasses.dataclass

@@ -7,12 +7,13 @@ Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 11.
 
 from .. import ir
 from ..dependencies import make_node
+from ..indexing import hint
 from ..ir import Buffer, Pointwise
 from ..ops import OPS, REDUCTIONS
 from .cpp import LoopKernel
 from .cpp_columns import COLUMNS
 from .cpp_expr import COMPUTE
-from .cpp_loops import Loop, TileLoop, hint, literal
+from .cpp_loops import Loop, TileLoop, literal
 
 _MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 

@@ -26,10 +26,11 @@ from .triton_split import SharedReductions
 
 @dataclasses.dataclass
 class Kernel:
-    """Triton functions: `text` has `@NAME@` in place of the name.  params: buffers, then symbolic sizes."""
+    """Triton functions: `text` has `@NAME@` in place of the name.  params: buffers; numbers: made of symbolic sizes."""
 
     text: str
     params: list
+    numbers: list
     types: list
     summary: str
 
@@ -113,8 +114,8 @@ class LoopKernel(SharedReductions, LoopedReductions):
         for body in bodies or [n.body for n in self.nodes]:
             words += [op.name for op in ir.walk(body) if isinstance(op, ir.Op) and op.name != "cast"]
         summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
-        types = [kind for _, kind in writer.types] + ["i64"] * len(writer.symbols)
-        return Kernel(text, [*writer.params, *sorted(writer.symbols)], types, summary)
+        types = [kind for _, kind in writer.types] + ["i64"] * len(writer.numbers)
+        return Kernel(text, writer.params, list(writer.numbers), types, summary)
 
     def start(self, writer, axes, programs=""):
         """Define the index and the mask of each axis of the grid, at the top of the kernel; the last varies fastest."""
@@ -270,11 +271,14 @@ def generate(schedule):
     direct = all(b.layout is None or b.layout.device == device for b in schedule.graph.buffers)
     parts = [f'device = torch.device("{device}")\ndirect = {direct}'] if made.runs else []
     parts += [text.replace("@NAME@", name) for text, name in made.texts.items()]
-    for run, names, calls in made.runs:
-        body = indent([f"{name}({', '.join(args)})" for name, args in calls])
-        parts.append("\n".join([f"def {run}({', '.join(names)}):", *body]))
-    counts = {run: len(names) for run, names, _ in made.runs}
-    names = [name for _, _, calls in made.runs for name, _ in calls]
+    for run in made.runs:
+        given = {number: f"n{k}" for k, number in enumerate(run.numbers)}
+        body = indent(
+            [f"{name}({', '.join([*args, *(given[n] for n in numbers)])})" for name, args, numbers in run.calls]
+        )
+        parts.append("\n".join([f"def {run.name}({', '.join([*run.buffers, *given.values()])}):", *body]))
+    counts = {run.name: (len(run.buffers), len(run.numbers)) for run in made.runs}
+    names = [name for run in made.runs for name, _, _ in run.calls]
     text = "\n\n\n".join(parts)
     return wrapper.Source("triton", made.wrapper.finish(), text + "\n", counts, schedule.graph.constants, names)
 

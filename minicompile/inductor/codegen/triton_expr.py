@@ -98,7 +98,7 @@ class TritonWriter(ExprWriter):
         super().__init__(addresses)
         self.layouts = addresses.layouts
         self.params, self.types, self.names = [], [], {}
-        self.axes, self.axis_of, self.local_axes, self.symbols = [], {}, {}, set()
+        self.axes, self.axis_of, self.local_axes = [], {}, {}
         self.wide, self.asserts = False, False
 
     def bind(self, reads, writes, shared):
@@ -210,12 +210,6 @@ class TritonWriter(ExprWriter):
         axis = self.axis_of[var]
         k = axis.vars.index(var)
         return self.run(axis, k, k)
-
-    def size(self, value):
-        if isinstance(value, int):
-            return str(value)
-        self.symbols |= {str(s) for s in value.free_symbols}
-        return f"({value})"
 
     def division(self, atom, text, floor):
         low, _ = atom.index.bounds()

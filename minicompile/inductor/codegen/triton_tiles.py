@@ -8,16 +8,14 @@ Taught in chapter 12.
 
 import dataclasses
 
+from ..indexing import hint
+
 MULTIPROCESSORS = 132  # of an H100; an A100 has 108
 INTERPRETED = 1 << 15  # elements of a block in the interpreter
 PERSISTENT = 1024  # longest row that is always held in registers
 PERSISTENT_PASSES = 16384  # ... when it would be read several times otherwise
 WIDE = 8192  # elements of a long row at a time, when it is read again and again
 PARTS = 4 * MULTIPROCESSORS  # programs that share a reduction with few results
-
-
-def hint(value):
-    return value if isinstance(value, int) else 1 << 13
 
 
 def power(value):

@@ -7,10 +7,14 @@ Mirrors `torch/_inductor/codegen/wrapper.py`.  Taught in chapter 11.
 
 import ctypes
 import dataclasses
+import math
 import sys
 
+import sympy
 import torch
+from torch.utils._sympy.printers import PythonPrinter
 
+from ..indexing import hint
 from ..ir import MultiOutput, View, short
 from ..memory import out_variant
 
@@ -21,7 +25,8 @@ LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
 class Source:
     """Generated code:
 
-    `python` is the wrapper, `kernels` the file with the kernels; `counts`: arguments of each run of kernels.
+    `python` is the wrapper, `kernels` the file with the kernels; `counts`: how many buffers and
+    numbers each run of kernels takes.
     """
 
     target: str
@@ -38,8 +43,17 @@ class Source:
     __repr__ = __str__
 
 
+class SizePrinter(PythonPrinter):
+    """Python for an expression of symbolic sizes."""
+
+    def _print_SizeSymbol(self, symbol):
+        return symbol.name
+
+
 def text_of(value):
     """A Python expression for an argument of an ATen call."""
+    if isinstance(value, sympy.Expr):
+        return SizePrinter().doprint(value)
     if isinstance(value, View):
         return str(value)
     if isinstance(value, (list, tuple)):
@@ -57,10 +71,23 @@ def numbers(values):
 
 
 @dataclasses.dataclass
+class Run:
+    """A run of kernels between two ATen calls: one function of buffers, then of numbers that depend on symbolic sizes.
+
+    calls: (kernel, its buffers, its numbers).
+    """
+
+    name: str
+    buffers: list
+    numbers: list
+    calls: list
+
+
+@dataclasses.dataclass
 class Generated:
     """wrapper;
 
-    texts: kernel text -> name; runs: (name, buffers, [(kernel, arguments)]); types: kernel -> parameter types.
+    texts: kernel text -> name; runs: the Runs; types: kernel -> parameter types.
     """
 
     wrapper: object
@@ -84,7 +111,7 @@ class Wrapper:
         layout, base = view.layout, self.layouts[view.buffer]
         if (layout.size, layout.stride, layout.offset) == (base.size, base.stride, 0):
             return view.buffer
-        return f"view({view.buffer}, {numbers(layout.size)}, {numbers(layout.stride)}, {layout.offset})"
+        return f"view({view.buffer}, {numbers(layout.size)}, {numbers(layout.stride)}, {text_of(layout.offset)})"
 
     def allocate(self, k):
         for name, old in self.plan.allocate[k]:
@@ -97,7 +124,7 @@ class Wrapper:
                 self.line(f"{name} = empty_cuda({where}, {layout.device.index or 0})")
                 continue
             device = "" if layout.device.type == "cpu" else f', device="{layout.device}"'
-            empty = "empty_large" if device == "" and _hint(layout.nbytes()) >= LARGE else "empty"
+            empty = "empty_large" if device == "" and hint(layout.nbytes()) >= LARGE else "empty"
             where = f"{numbers(layout.size)}, {numbers(layout.stride)}"
             self.line(f"{name} = {empty}({where}, dtype={short(layout.dtype)}{device})")
 
@@ -133,12 +160,9 @@ class Wrapper:
         head = ["def call(args):"]
         if names:
             head.append(f"    {', '.join(names)}{',' if len(names) == 1 else ''} = args")
+        head += [f"    {symbol} = {text}" for symbol, text in self.graph.sizes.items()]
         outputs = ", ".join(self.output(o) for o in self.graph.outputs)
         return "\n".join([*head, *self.lines, f"    return [{outputs}]", ""])
-
-
-def _hint(value):
-    return value if isinstance(value, int) else 0
 
 
 class Raw(str):
@@ -168,10 +192,12 @@ def generate(schedule, plan, make_kernel):
     def flush():
         if not pending:
             return
-        names = list(dict.fromkeys(name for _, params in pending for name in params))
-        run = f"run_{len(result.runs)}"
-        result.runs.append((run, names, list(pending)))
-        wrapper.line(f"{run}({', '.join(names)})  # {', '.join(kernel for kernel, _ in pending)}")
+        names = list(dict.fromkeys(name for _, params, _ in pending for name in params))
+        sizes = list(dict.fromkeys(number for _, _, numbers in pending for number in numbers))
+        run = Run(f"run_{len(result.runs)}", names, sizes, list(pending))
+        result.runs.append(run)
+        arguments = ", ".join([*names, *map(text_of, sizes)])
+        wrapper.line(f"{run.name}({arguments})  # {', '.join(kernel for kernel, _, _ in pending)}")
         pending.clear()
         wrapper.free(dead_later)
         dead_later.clear()
@@ -187,7 +213,7 @@ def generate(schedule, plan, make_kernel):
         kernel = make_kernel(group)
         name = result.texts.setdefault(kernel.text, f"kernel_{len(result.texts)}_{kernel.summary}")
         result.types[name] = kernel.types
-        pending.append((name, kernel.params))
+        pending.append((name, kernel.params, kernel.numbers))
         dead_later += plan.free[k]
     flush()
     return result
@@ -254,6 +280,7 @@ NAMES = {
     "view": view,
     "fixed": fixed,
     "device": torch.device,
+    "math": math,
     **{short(d): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
     **{
         short(d): d
