@@ -85,7 +85,6 @@ def test_sampling(name, subject):
 
 def test_sampling_needs_few_graphs(subject):
     """Nine different lengths: the first is compiled as it is, the second with a symbolic length."""
-    subject.cannot_yet("capture makes no size symbolic yet")
     sample_twice("gpt", subject)
     subject.assert_counts(graphs=TORCH["gpt_sampling"]["inference"]["graphs"], graph_breaks=0)
 

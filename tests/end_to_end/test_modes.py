@@ -70,7 +70,6 @@ def test_random_state_moves_as_in_eager(subject):
 
 def test_another_batch_size_compiles_once_more(subject):
     """The second size makes the batch symbolic; the third needs nothing new."""
-    subject.cannot_yet("capture makes no size symbolic yet")
     model, _ = ZOO["mlp_mixer"].build()
     images = [(torch.randn(n, 3, 16, 16),) for n in (5, 4, 9)]
     expected = only_if_counted(subject, graphs=2, graph_breaks=0)

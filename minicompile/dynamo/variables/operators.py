@@ -12,7 +12,7 @@ from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .elements import next_or_none
-from .symbolic import is_arithmetic
+from .symbolic import SymNodeVariable, is_arithmetic
 from .tensor import TensorVariable, graph_call
 from .varying import VaryingVariable
 
@@ -185,7 +185,10 @@ def item(function, method, complaint):
     def handler(tx, container, *arguments):
         container = container.realize()
         if isinstance(container, TensorVariable):
-            return graph_call(tx, function, [container, *arguments], {})
+            key, *value = arguments
+            if isinstance(key.realize(), SymNodeVariable):
+                key = tx.build_tuple([key])  # PyTorch looks at a symbolic index, but not at one in a tuple
+            return graph_call(tx, function, [container, key, *value], {})
         cls = container.python_type()
         if not type_lookup(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
             tx.raise_observed(TypeError, f"'{cls.__name__}' object {complaint}")

@@ -1,0 +1,134 @@
+"""Sizes and ints that change from call to call: how often each program compiles, what it assumes, that values are right."""
+
+import pytest
+import torch
+
+import minicompile
+from minicompile.testing import CompileCounter
+
+
+def run(fn, calls, graphs, breaks=0, **options):
+    """Compare every call with eager and count graphs.  Returns the texts of the shape guards of the newest graph."""
+    counter = CompileCounter()
+    minicompile.reset()
+    compiled = minicompile.compile(fn, backend=counter, **options)
+    before = minicompile.stats()["graph_breaks"]
+    for arguments in calls:
+        expected, result = fn(*arguments), compiled(*arguments)
+        torch.testing.assert_close(result, expected, rtol=0, atol=0)
+    assert counter.graphs == graphs
+    assert minicompile.stats()["graph_breaks"] - before == breaks
+    entry = minicompile.record.compilations[-1]
+    return [str(guard) for guard in entry.artifacts("capture")[0].guards if guard.kind == "shape"]
+
+
+def vectors(*sizes):
+    return [(torch.arange(float(n)),) for n in sizes]
+
+
+def test_the_second_size_makes_a_dimension_symbolic():
+    guards = run(lambda x: x * 2 + x.shape[0], vectors(4, 6, 9, 100), graphs=2)
+    assert guards == ["x.shape[0] > 1"]
+
+
+def test_sizes_0_and_1_are_graphs_of_their_own():
+    run(lambda x: x * 2, vectors(4, 6, 1, 0, 1, 0, 8), graphs=4)
+
+
+def test_dynamic_true_needs_one_graph_and_false_one_for_each_size():
+    run(lambda x: x * 2, vectors(4, 6, 9), graphs=1, dynamic=True)
+    run(lambda x: x * 2, vectors(4, 6, 9), graphs=3, dynamic=False)
+
+
+def test_only_the_changing_dimension_is_symbolic():
+    guards = run(lambda x: x.sum(1), [(torch.ones(n, 3),) for n in (2, 5, 7)], graphs=2)
+    assert guards == ["x.shape[0] > 1"]
+
+
+def test_a_condition_on_a_size_is_a_guard_with_the_users_line():
+    def choose(x):
+        return x + 1 if x.shape[0] > 5 else x - 1
+
+    guards = run(choose, vectors(4, 6, 9, 3, 2), graphs=3)
+    assert guards == ["x.shape[0] > 1", "x.shape[0] <= 5"]
+    newest = minicompile.record.compilations[-1].artifacts("capture")[0].guards
+    line = choose.__code__.co_firstlineno + 1
+    assert [f"test_dynamic_shapes.py:{line}" in g.user_location for g in newest if g.kind == "shape"] == [False, True]
+
+
+def test_sizes_that_must_agree_become_one():
+    pairs = [(torch.ones(n), torch.ones(n)) for n in (3, 5, 8)]
+    guards = run(lambda x, y: x + y, pairs, graphs=2)
+    assert "y.shape[0] == x.shape[0]" in guards or "x.shape[0] == y.shape[0]" in guards
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.view(x.shape[0], -1, 2).sum(1),
+        lambda x: torch.arange(x.size(0)) + torch.ones(x.shape[0], 1),
+        lambda x: torch.cat([x, x[: x.shape[0] // 2]]),
+        lambda x: x.reshape(-1).numel() * 2 + x.dim(),
+        lambda x: (x + 1, *x.shape, x.shape[0] + 1, len(x), x.stride()[0], x.numel(), max(x.shape[0], 2)),
+        lambda x: x.new_zeros(x.shape[0] * 2, 3),
+        lambda x: x[x.shape[0] - 1],
+        lambda x: {"x": x + 1, "n": x.shape[0], "half": x.shape[0] / 2, "negative": -x.shape[0]},
+        lambda x: x.expand(3, *x.shape).permute(2, 0, 1).reshape(4, -1),
+        lambda x: torch.nn.functional.pad(x, (0, 0, 1, x.shape[0])),
+        lambda x: x.mean(0, keepdim=True) * (x.shape[0] ** 0.5),
+    ],
+)
+def test_operations_on_sizes(fn):
+    run(fn, [(torch.arange(n * 4.0).view(n, 4),) for n in (3, 5, 8, 12)], graphs=2)
+
+
+def test_a_loop_over_a_size_is_unrolled_for_that_size():
+    def loop(x):
+        for row in range(x.shape[0]):
+            x = x + row
+        return x
+
+    guards = run(loop, vectors(2, 3, 4), graphs=3)
+    assert "x.shape[0] == 4" in guards
+
+
+def test_ints_that_change_become_symbols():
+    x = torch.ones(3)
+    run(lambda x, n: x * n + n // 2, [(x, n) for n in (5, 7, 9, -4)], graphs=2)
+    run(lambda x, n: x.new_full((n,), 2.0), [(x, n) for n in (5, 7, 9)], graphs=2)
+    run(lambda x, n: x * n, [(x, True), (x, False), (x, 2), (x, 3), (x, 4)], graphs=4)
+
+
+def test_an_int_as_index_or_key_is_looked_at():
+    x, items = torch.ones(3), [1.0, 2.0, 3.0, 4.0]
+    run(lambda x, n: x * items[n], [(x, n) for n in (2, 3)] * 2, graphs=2)
+    run(lambda x, n: x * {2: 5, 3: 6}[n], [(x, n) for n in (2, 3)] * 2, graphs=2)
+    run(lambda x, n: x + len(f"{n} of them"), [(x, n) for n in (2, 3)] * 2, graphs=2)
+
+
+def test_a_counter_in_a_loop_with_breaks_stays_in_the_graph():
+    def loop(x, n):
+        for i in range(n):
+            x = x * (i + 2) + i
+            minicompile.graph_break()
+        return x
+
+    minicompile.reset()
+    counter = CompileCounter()
+    compiled = minicompile.compile(loop, backend=counter)
+    for n in (4, 12, 30):
+        assert torch.equal(compiled(torch.ones(3), n), loop(torch.ones(3), n))
+    assert counter.graphs <= 6
+
+
+def test_parameters_stay_static():
+    module = torch.nn.Linear(4, 4)
+    guards = run(lambda x: module(x) @ module.weight, [(torch.ones(n, 4),) for n in (2, 3, 5)], graphs=2)
+    assert guards == ["x.shape[0] > 1"]
+
+
+def test_strides_follow_sizes():
+    transposed = [(torch.arange(n * 6.0).view(6, n).t(),) for n in (3, 4, 5)]
+    run(lambda x: x.contiguous() + 1, transposed, graphs=2)
+    plain = [(torch.arange(n * 6.0).view(n, 6),) for n in (3, 4, 5)]
+    run(lambda x: x.contiguous() + 1, [transposed[0], plain[0], transposed[1], plain[1], *plain, *transposed], graphs=4)
