@@ -8,6 +8,8 @@ Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in ch
 
 import operator
 
+import torch
+
 from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
@@ -185,10 +187,9 @@ def item(function, method, complaint):
     def handler(tx, container, *arguments):
         container = container.realize()
         if isinstance(container, TensorVariable):
-            key, *value = arguments
-            if isinstance(key.realize(), SymNodeVariable):
-                key = tx.build_tuple([key])  # PyTorch looks at a symbolic index, but not at one in a tuple
-            return graph_call(tx, function, [container, key, *value], {})
+            if function is operator.getitem and isinstance(arguments[0].realize(), SymNodeVariable):
+                return graph_call(tx, torch.select, [container, tx.build(0), *arguments], {})  # `[]` looks at a number
+            return graph_call(tx, function, [container, *arguments], {})
         cls = container.python_type()
         if not type_lookup(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
             tx.raise_observed(TypeError, f"'{cls.__name__}' object {complaint}")
