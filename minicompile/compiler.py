@@ -11,7 +11,7 @@ import torch
 
 from . import backends, config, record
 from .dynamo import eval_frame
-from .dynamo.guards import has_no_hooks
+from .dynamo.guard_checks import has_no_hooks
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):

@@ -107,19 +107,19 @@ def last_number(x):
 
 
 @example("value that varies in a loop", also=("print or input",))
-def count_up(x):
-    k = 0
-    while k < 20:
-        k += 1
+def pile_up(x):
+    pile = []
+    while len(pile) < 20:
+        pile.append("brick")
         print(end="")
         x = x * 2
     return x
 
 
-@mended(count_up)
-def count_up_quietly(x):
-    k = 0
-    while k < 20:
-        k += 1
+@mended(pile_up)
+def pile_up_quietly(x):
+    pile = []
+    while len(pile) < 20:
+        pile.append("brick")
         x = x * 2
     return x

@@ -395,4 +395,4 @@ def test_a_very_long_loop_is_left_to_eager_from_the_limit_on():
         for n in (50, 5000, 6000):
             assert torch.equal(compiled(torch.ones(2), n), loop(torch.ones(2), n))
     assert minicompile.record.break_reasons == {"long loop": 2}
-    assert counter.graphs >= 5  # the callee is captured by itself
+    assert counter.graphs == 3  # the callee is captured by itself, the second time with a symbolic number

@@ -12,7 +12,7 @@ import types
 from torch import nn
 
 from ..builder import wraps, wraps_if
-from ..guards import has_no_hooks, no_global_hooks
+from ..guard_checks import has_no_hooks, no_global_hooks
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
 from .descriptors import class_lookup, type_lookup

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from ... import record
 from ..builder import wraps, wraps_if
 from ..dynamic_shapes import is_symbolic
-from ..guards import tensor_properties
+from ..guard_checks import tensor_properties
 from ..polyfills import tensors
 from ..source import AttrSource
 from .base import VariableTracker, unsupported

@@ -1,0 +1,145 @@
+"""What guards ask at run time: pure questions about values and about the ambient modes.
+
+Goes in: a value and what was expected.  Comes out: whether it still holds.  guards.py writes the function that asks.
+Mirrors `torch/csrc/dynamo/guards.cpp`.  Taught in chapter 04.
+"""
+
+import math
+import struct
+
+import torch
+
+
+def same_constant(value, expected):
+    """Equal in type and value, elementwise in tuples; NaN equals itself, 0.0 is not -0.0, True is not 1."""
+    if type(value) is not type(expected):
+        return False
+    if isinstance(expected, (tuple, list)):
+        return len(value) == len(expected) and all(map(same_constant, value, expected))
+    if isinstance(expected, (set, frozenset)):
+        return value == expected and sorted(map(repr, value)) == sorted(map(repr, expected))
+    if isinstance(expected, dict):
+        return same_constant(list(value.items()), list(expected.items()))
+    if isinstance(expected, float):
+        return (math.isnan(value) and math.isnan(expected)) or struct.pack("d", value) == struct.pack("d", expected)
+    if isinstance(expected, complex):
+        return same_constant(value.real, expected.real) and same_constant(value.imag, expected.imag)
+    return value == expected
+
+
+def same_keys(mapping, expected):
+    """The keys of a dict are these, in this order; keys that are no constants are compared by identity."""
+    return len(mapping) == len(expected) and all(
+        key is wanted or same_constant(key, wanted) for key, wanted in zip(mapping, expected)
+    )
+
+
+def tensor_properties(tensor, fake=None):
+    """Everything about a tensor that a graph depends on, apart from its data.  sizes and strides in elements.
+
+    fake: the tensor that stands for it in a graph, which may have symbolic sizes; these are None here.
+    """
+    fake = tensor if fake is None else fake
+    return (
+        type(tensor),
+        tensor.dtype,
+        tuple(n if isinstance(n, int) else None for n in fake.shape),
+        tuple(n if isinstance(n, int) else None for n in fake.stride()) if tensor.layout is torch.strided else None,
+        tensor.requires_grad,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+        tensor.device,
+    )
+
+
+TENSOR_PROPERTY_NAMES = ("type", "dtype", "shape", "stride", "requires_grad", "dispatch keys", "device")
+
+
+def tensor_matches(tensor, expected):
+    """Cheapest and most likely to differ first."""
+    kind, dtype, shape, stride, requires_grad, keys, device = expected
+    return (
+        type(tensor) is kind
+        and same_numbers(tensor.shape, shape)
+        and tensor.dtype is dtype
+        and tensor.requires_grad is requires_grad
+        and torch._C._dispatch_keys(tensor).raw_repr() == keys
+        and (stride is None or same_numbers(tensor.stride(), stride))
+        and tensor.device == device
+    )
+
+
+def same_numbers(numbers, expected):
+    """Equal sizes or strides; None is expected of a symbolic one, about which there are guards of its own."""
+    return numbers == expected or (
+        None in expected
+        and len(numbers) == len(expected)
+        and all(wanted is None or number == wanted for number, wanted in zip(numbers, expected))
+    )
+
+
+def all_distinct(*tensors):
+    """No two of these tensors are one object."""
+    return len(set(map(id, tensors))) == len(tensors)
+
+
+def slot_is_unset(instance, descriptor):
+    """A slot holds nothing (no user code runs)."""
+    try:
+        descriptor.__get__(instance)
+    except AttributeError:
+        return True
+    return False
+
+
+def has_no_hooks(module):
+    """A module call is then just its `forward`."""
+    return not (
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+_module_hooks = torch.nn.modules.module
+
+
+def no_global_hooks():
+    """No hook that is registered for all modules."""
+    return not (
+        _module_hooks._global_forward_hooks
+        or _module_hooks._global_forward_pre_hooks
+        or _module_hooks._global_backward_hooks
+        or _module_hooks._global_backward_pre_hooks
+    )
+
+
+def ambient_state():
+    """The thread's modes that change what an operator does."""
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+        torch.get_autocast_dtype("cpu"),
+        torch.get_autocast_dtype("cuda"),
+        torch.is_autocast_cache_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        torch._C._is_torch_function_enabled(),
+    )
+
+
+AMBIENT_NAMES = (
+    "torch.is_grad_enabled()",
+    "torch.is_inference_mode_enabled()",
+    "torch.get_default_dtype()",
+    "torch.is_autocast_enabled('cpu')",
+    "torch.is_autocast_enabled('cuda')",
+    "torch.get_autocast_dtype('cpu')",
+    "torch.get_autocast_dtype('cuda')",
+    "torch.is_autocast_cache_enabled()",
+    "torch.are_deterministic_algorithms_enabled()",
+    "number of torch function modes",
+    "number of torch dispatch modes",
+    "torch functions enabled",
+)
