@@ -369,12 +369,16 @@ ask_callback(PyCodeObject *co, _PyInterpreterFrame *f, PyObject *callback)
 /* ---- the hook ------------------------------------------------------------------------------------------------ */
 static PyObject *swap_callback(PyObject *);
 
-static PyObject *
-eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
+static inline int
+stack_is_short(void) /* unsigned: false on a foreign stack (fibers) and while tls_stack_low is NULL */
 {
-    /* unsigned: false on a foreign stack (fibers) and while tls_stack_low is NULL */
-    if ((size_t)((char *)__builtin_frame_address(0) - tls_stack_low) < STACK_RESERVE && !throwflag
-            && f->owner == FRAME_OWNED_BY_THREAD) {
+    return (size_t)((char *)__builtin_frame_address(0) - tls_stack_low) < STACK_RESERVE;
+}
+
+static PyObject * __attribute__((noinline)) /* so that eval_hook has few registers to save */
+consider(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
+{
+    if (stack_is_short() && !throwflag && f->owner == FRAME_OWNED_BY_THREAD) {
         PyErr_SetString(PyExc_RecursionError, "maximum C stack depth exceeded");
         drop_frame(ts, f);
         return NULL;
@@ -418,6 +422,14 @@ eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
     else
         result = run_default(ts, f, 0);
     return result;
+}
+
+static PyObject * /* what CPython calls for every frame while the hook is on: nearly all are not for us */
+eval_hook(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
+{
+    if (cache_of(F_CODE(f)) == SKIP && tls_handed_over == NULL && !stack_is_short())
+        return run_default(ts, f, throwflag);
+    return consider(ts, f, throwflag);
 }
 
 /* ---- the Python functions ------------------------------------------------------------------------------------ */
