@@ -12,6 +12,7 @@ import operator
 from .assumptions import assumed_truth
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
+from .variables import text
 from .variables.base import ObservedException, VariableTracker
 from .variables.cells import CellVariable
 from .variables.descriptors import type_lookup
@@ -264,9 +265,7 @@ class Opcodes(CallOpcodes, BlockOpcodes):
     BUILD_LIST = build_container(lambda self, items: self.build_list(items))
     BUILD_SET = build_container(lambda self, items: self.call(set, self.build_tuple(items)))
     BUILD_SLICE = build_container(lambda self, items: self.call(slice, *items))
-    BUILD_STRING = build_container(
-        lambda self, items: self.build("".join(item.realize().as_python_constant() for item in items))
-    )
+    BUILD_STRING = build_container(lambda self, items: text.join(self, [item.realize() for item in items]))
 
     def BUILD_MAP(self, instruction):
         items = self.pop_lazies(2 * instruction.arg)

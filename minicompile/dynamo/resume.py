@@ -123,7 +123,8 @@ def names_kept(tx, number):
     own = sorted((name for name in tx.locals if not name.startswith("__stack_")), key=order.get)
     if looks_at_own_frame(tx.code):
         return own
-    return [name for name in own if name in live or is_mortal(tx.locals[name])]
+    first = tx.code.co_varnames[:1] if "__class__" in tx.code.co_freevars else ()  # super() reads the first argument
+    return [name for name in own if name in live or name in first or is_mortal(tx.locals[name])]
 
 
 def is_mortal(tracker):
@@ -181,9 +182,6 @@ def _call_resume(tx, number, bound, origin):
     """Store the stack, and return what calls the resume function at instruction `number` with stack and locals."""
     place = origin.places[number]
     names = tuple(names_kept(tx, number))
-    first = origin.code.co_varnames[:1]
-    if "__class__" in origin.code.co_freevars and first and first[0] in tx.locals:  # super() reads the first argument
-        names = first + tuple(name for name in names if name != first[0])
     code, arguments = resume_code(origin.code, place, tuple(bound), names)
     if tx.break_at.error.kind == "long loop":  # the rest of it would break at every turn
         _eval_frame.skip(code)

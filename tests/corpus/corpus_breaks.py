@@ -74,6 +74,21 @@ def tensor_in_f_string(x):
     return x + 1, text
 
 
+@example("causes", X, [])
+def tensor_formatted_then_changed(x, log):
+    total = x.sum()
+    text = f"{total:.2f} of {tuple(x.shape)}"
+    total.add_(1)
+    log.append(f"{x.mean():8.3f}|")
+    return x + 1, text, total
+
+
+@example("causes")
+def text_of_tensor_looked_at(x):
+    text = f"v={x.sum():.1f}"
+    return x + 1, text.split("="), text + "!", text == "v=0.0"
+
+
 @example("causes")
 def assert_on_data(x):
     assert x.isfinite().all(), "not finite"

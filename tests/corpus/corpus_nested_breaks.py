@@ -102,6 +102,33 @@ def break_in_property(x):
     return Lazy().value * 2
 
 
+class Base:
+    @classmethod
+    def scaled(cls, x, k):
+        show()
+        return x * k
+
+    def shifted(self, x, k):
+        show()
+        return x - k
+
+
+class Derived(Base):
+    @classmethod
+    def scaled(cls, x, k):
+        return super().scaled(x, k or 3)
+
+    def shifted(self, x, k):
+        y = super().shifted(x + 1, k or 3)
+        show()
+        return super().shifted(y, 2)
+
+
+@example("in nested calls")
+def break_in_super_method(x):
+    return Derived.scaled(x, 0) + Derived().shifted(x, 1)
+
+
 @example("disable and graph_break")
 def torch_compiler_disable(x):
     @torch.compiler.disable

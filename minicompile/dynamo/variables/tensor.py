@@ -23,6 +23,7 @@ from ..guard_checks import tensor_properties
 from ..polyfills import tensors
 from ..source import AttrSource
 from .base import VariableTracker, unsupported
+from .text import format_number
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda entry: record.current() is None)
@@ -132,6 +133,8 @@ class TensorVariable(VariableTracker):
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
             return self.metadata(tx, name, constants, {k: v.as_python_constant() for k, v in kwargs.items()})
+        if name == "__format__" and self.fake.dim() == 0 and self.cls is torch.Tensor:
+            return format_number(tx, self, args[0].as_python_constant())
         if name in BREAKING_METHODS:
             unsupported(BREAKING_METHODS[name], f"Tensor.{name}() needs the tensor's data")
         handler = getattr(self, f"method_{name}", None)
