@@ -32,6 +32,9 @@ from .dynamo.decorators import allow_in_graph as allow_in_graph  # noqa: E402
 from .dynamo.decorators import assume_constant_result as assume_constant_result  # noqa: E402
 from .dynamo.decorators import disable as disable  # noqa: E402
 from .dynamo.decorators import graph_break as graph_break  # noqa: E402
+from .dynamo.decorators import mark_dynamic as mark_dynamic  # noqa: E402
+from .dynamo.decorators import mark_static as mark_static  # noqa: E402
+from .dynamo.decorators import maybe_mark_dynamic as maybe_mark_dynamic  # noqa: E402
 from .explain import explain as explain  # noqa: E402
 from .record import stats as stats  # noqa: E402
 from .viz.film_strip import step as step  # noqa: E402

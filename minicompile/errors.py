@@ -75,6 +75,10 @@ class InternalError(MinicompileError):
     """A bug in minicompile, with the stage and the user's line.  Raised only under `config.strict`."""
 
 
+class ConstraintViolated(MinicompileError):
+    """A dimension that `mark_dynamic` was asked for turned out to be one number; the message says which and where."""
+
+
 class BackendCompilerFailed(MinicompileError):
     """The backend raised while it compiled a captured graph."""
 

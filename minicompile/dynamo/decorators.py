@@ -63,3 +63,27 @@ def assume_constant_result(fn):
     """Call `fn` once, during capture, and take its result for constant from then on.  Nothing checks that it is."""
     fn._dynamo_marked_constant = True  # torch.compile reads the same mark
     return fn
+
+
+# --- sizes: torch.compile reads the same marks ----------------------------------------------------------
+def mark_dynamic(tensor, index):
+    """Capture these dimensions (an int or several) with symbolic sizes from the first call on.
+
+    A program that needs such a size to be one number raises errors.ConstraintViolated when it is captured.
+    """
+    _mark(tensor, "_dynamo_dynamic_indices", index)
+
+
+def maybe_mark_dynamic(tensor, index):
+    """As mark_dynamic, but a program that needs one number gets a graph for that number."""
+    _mark(tensor, "_dynamo_weak_dynamic_indices", index)
+
+
+def mark_static(tensor, index=None):
+    """Never capture these dimensions (all of them by default) with symbolic sizes."""
+    _mark(tensor, "_dynamo_static_indices", range(tensor.dim()) if index is None else index)
+
+
+def _mark(tensor, name, index):
+    known = getattr(tensor, name, set())
+    setattr(tensor, name, known | {index} if isinstance(index, int) else known | set(index))

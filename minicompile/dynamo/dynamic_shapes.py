@@ -19,6 +19,7 @@ from torch._guards import Source as TorchSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.printers import PythonPrinter
 
+from .. import errors
 from .guards import ShapeGuard
 from .source import AttrSource, SizeSource
 
@@ -67,6 +68,7 @@ class SymbolicSizes:
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.sources = {}  # symbol -> the Source of its first appearance
         self.inputs = []  # (source, fake tensor) with at least one symbolic size, or (source, SymInt)
+        self.promised = []  # (source, fake tensor, dimension) that the user wants symbolic
         self.locations = {}  # position in env.guards -> the user's line
 
     # --- inputs -------------------------------------------------------------------------------------
@@ -75,7 +77,8 @@ class SymbolicSizes:
         fixed = isinstance(tensor, torch.nn.Parameter)
         known = self.history.note(source, tensor.shape)
         automatic = [size is CHANGING for size in known] if self.dynamic is None else [self.dynamic] * tensor.dim()
-        wanted = {d % tensor.dim() for d in marked(tensor, "_dynamo_dynamic_indices")}
+        marks = {*marked(tensor, "_dynamo_dynamic_indices"), *marked(tensor, "_dynamo_weak_dynamic_indices")}
+        wanted = {d % tensor.dim() for d in marks}
         static = {d % tensor.dim() for d in marked(tensor, "_dynamo_static_indices")}
         return [
             d in wanted or (automatic[d] and d not in static and not fixed and tensor.shape[d] > 1)
@@ -95,6 +98,7 @@ class SymbolicSizes:
         for index, stride in enumerate(fake.stride()):
             self.remember(stride, SizeSource(source, "stride", index))
         self.inputs.append((source, fake))
+        self.promised += [(source, fake, d % fake.dim()) for d in marked(tensor, "_dynamo_dynamic_indices")]
         return fake
 
     def is_changing_int(self, value, source):
@@ -133,6 +137,9 @@ class SymbolicSizes:
 
     def guards(self):
         """ShapeGuards for everything that was assumed about the symbols."""
+        for source, fake, dimension in self.promised:
+            if not is_symbolic(fake.shape[dimension]):
+                raise errors.ConstraintViolated(self.complaint(source, fake, dimension))
         for source in self.sources.values():
             if isinstance(source, SizeSource) and source.kind == "shape":
                 yield ShapeGuard("{} > 1", (source,))
@@ -148,6 +155,12 @@ class SymbolicSizes:
         for index, assumed in enumerate(self.env.guards):
             if assumed.expr is not True:
                 yield self.guard(assumed.expr, None, self.locations.get(index, ""))
+
+    def complaint(self, source, fake, dimension):
+        place = SizeSource(source, "shape", dimension)
+        found = [(str(self.guard(g.expr)), self.locations.get(k, "")) for k, g in enumerate(self.env.guards)]
+        why = "; ".join(f"{text} ({where})" for text, where in found if place.name in text)
+        return f"{place.name} is marked dynamic, but the program needs {int(fake.shape[dimension])} there: {why}"
 
     def guard(self, expression, equal_to=None, user_location=""):
         """`expression` holds; or, with a source, its value is the one of the expression."""

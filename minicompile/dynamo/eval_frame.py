@@ -223,6 +223,8 @@ def compile_frame(options, code, function, arguments, state, entry):
         new_code = assemble(capture.instructions, code)
     except OnlyError as only:
         raise only.error from None
+    except errors.ConstraintViolated:
+        raise
     except errors.MinicompileError as error:
         if options.fullgraph or (config.strict and not isinstance(error, errors.Unsupported)):
             raise
@@ -310,9 +312,7 @@ def recompile_reason(checks, function, arguments):
     for check in reversed(checks):
         failure = check.guards.first_failure(function, arguments)
         if failure is not None:
-            guard, old, new = failure
-            where = f" ({guard.user_location})" if getattr(guard, "user_location", "") else ""
-            return f"{guard}: was {old!r}, is {new!r}{where}"
+            return str(failure)
     return ""
 
 

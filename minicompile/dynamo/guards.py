@@ -29,6 +29,7 @@ from .guard_checks import (
     tensor_matches,
     tensor_properties,
 )
+from .guard_program import guard_program
 from .source import ConstantSource, LocalSource, Source, argument_name
 
 
@@ -141,6 +142,7 @@ class GuardSet:
         self.guards = {}
         self.ambient = ambient_state()
         self.global_hooks = False  # whether some module call relied on there being none
+        self.examples = {}  # source -> the tensor there during capture; gone when the check is built
 
     def add(self, kind, source, expected=None, user_location=""):
         key = (kind, source, id(expected) if kind in ("is", "code", "type") else repr(expected))
@@ -176,24 +178,24 @@ class GuardFunction:
         self.writer = GuardWriter(code)
         ordered = sorted(guard_set, key=lambda g: GUARD_KINDS[g.kind].cost if g.kind in GUARD_KINDS else 9)
         self.source_text = self.writer.function_text(ordered, self.arguments, guard_set)
-        exec(compile(self.source_text, "<guards>", "exec"), self.writer.namespace)
-        self.check = self.writer.namespace["guard"]
+        examples, guard_set.examples = guard_set.examples, {}
+        self.check = guard_program(guard_set, ordered, self.arguments, self.writer.namespace, GUARD_KINDS, examples)
 
     def failures(self, function, arguments):
         """The guards that do not hold."""
         return [g for g in self.guard_set if self._evaluate(g, function, arguments) is not None]
 
     def first_failure(self, function, arguments):
-        """(guard or text, old value, new value) of the first check that fails in capture's order, or None."""
+        """The GuardFailure of the first check that does not hold, in capture's order, or None."""
         for name, old, new in zip(AMBIENT_NAMES, self.guard_set.ambient, ambient_state()):
             if old != new:
-                return name, old, new
+                return GuardFailure(name, old, new)
         for guard in self.guard_set:
             failed = self._evaluate(guard, function, arguments)
             if failed is not None:
                 return failed
         if self.guard_set.global_hooks and not no_global_hooks():
-            return "global module hooks", "none", "some"
+            return GuardFailure("global module hooks", "none", "some")
         return None
 
     def _evaluate(self, guard, function, arguments):
@@ -203,9 +205,10 @@ class GuardFunction:
         if writer.namespace["guard"](function, *arguments):
             return None
         if guard.kind == "alias":
-            return guard, "one object" if guard.same else "different", "different" if guard.same else "one object"
+            states = ("one object", "different") if guard.same else ("different", "one object")
+            return GuardFailure(str(guard), *states, guard.user_location)
         if guard.kind == "shape":
-            return guard, True, False
+            return GuardFailure(str(guard), True, False, guard.user_location)
         reader = GuardWriter(self.writer.code)
         text = reader.value_text(guard.source, self.arguments)
         exec(compile(text, "<guards>", "exec"), reader.namespace)
@@ -214,10 +217,36 @@ class GuardFunction:
         except GUARD_READ_ERRORS as error:
             value = f"unreadable ({type(error).__name__})"
         if guard.kind == "tensor" and isinstance(value, tuple):
-            for name, old, new in zip(TENSOR_PROPERTY_NAMES, guard.expected, value):
-                if old != new:
-                    return f"{guard.source.name}.{name}", old, new
-        return guard, guard.expected, value
+            return tensor_difference(guard, value)
+        return GuardFailure(str(guard), guard.expected, value, guard.user_location)
+
+
+@dataclasses.dataclass
+class GuardFailure:
+    """What did not hold, what it was during capture and what it is now, and the user's line that needed it."""
+
+    what: str
+    old: object
+    new: object
+    user_location: str = ""
+
+    def __str__(self):
+        where = f" ({self.user_location})" if self.user_location else ""
+        return f"{self.what}: was {self.old!r}, is {self.new!r}{where}"
+
+
+def tensor_difference(guard, properties):
+    """The GuardFailure of the first property that differs; of sizes and strides, the first number."""
+    for name, old, new in zip(TENSOR_PROPERTY_NAMES, guard.expected, properties):
+        place = f"{guard.source.name}.{name}"
+        if name in ("shape", "stride") and old is not None and new is not None and len(old) == len(new):
+            for index, (a, b) in enumerate(zip(old, new)):
+                if a is not None and a != b:
+                    place += f"[{index}]" if name == "shape" else f"({index})"
+                    return GuardFailure(place, a, b, guard.user_location)
+        elif old != new:
+            return GuardFailure(place, old, new, guard.user_location)
+    raise AssertionError(f"{guard} holds")
 
 
 GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)

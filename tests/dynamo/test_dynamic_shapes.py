@@ -1,4 +1,4 @@
-"""Sizes and ints that change from call to call: how often each program compiles, what it assumes, that values are right."""
+"""Sizes and ints that change from call to call: how often a program compiles, what it assumes, and its values."""
 
 import pytest
 import torch
@@ -132,3 +132,49 @@ def test_strides_follow_sizes():
     run(lambda x: x.contiguous() + 1, transposed, graphs=2)
     plain = [(torch.arange(n * 6.0).view(n, 6),) for n in (3, 4, 5)]
     run(lambda x: x.contiguous() + 1, [transposed[0], plain[0], transposed[1], plain[1], *plain, *transposed], graphs=4)
+
+
+def test_marked_dimensions_are_symbolic_at_once():
+    calls = vectors(4, 6, 9)
+    for (x,) in calls:
+        minicompile.mark_dynamic(x, 0)
+    run(lambda x: x * 2, calls, graphs=1)
+    fixed = vectors(4, 6, 9)
+    for (x,) in fixed:
+        minicompile.mark_static(x)
+    run(lambda x: x * 2, fixed, graphs=3)
+
+
+def test_torch_marks_are_read_too():
+    calls = vectors(4, 6, 9)
+    for (x,) in calls:
+        torch._dynamo.mark_dynamic(x, 0)
+    run(lambda x: x * 2, calls, graphs=1)
+
+
+def test_a_marked_dimension_that_must_be_one_number_is_an_error():
+    def loop(x):
+        for row in range(x.shape[0]):
+            x = x + row
+        return x
+
+    x = torch.ones(4)
+    minicompile.mark_dynamic(x, 0)
+    with minicompile.config.patch(strict=False):
+        with pytest.raises(minicompile.errors.ConstraintViolated, match=r"x.shape\[0\] is marked dynamic.*in loop"):
+            minicompile.compile(loop, backend="eager")(x)
+    y = torch.ones(4)
+    minicompile.maybe_mark_dynamic(y, 0)
+    assert torch.equal(minicompile.compile(loop, backend="eager")(y), loop(y))
+
+
+def test_a_recompile_says_which_size_changed():
+    def double(x):
+        return x * 2
+
+    compiled = minicompile.compile(double, backend="eager", dynamic=False)
+    compiled(torch.ones(3, 8))
+    compiled(torch.ones(3, 9))
+    reason = minicompile.record.compilations[-1].recompile_reason
+    line = double.__code__.co_firstlineno + 1
+    assert reason.startswith("x.shape[1]: was 8, is 9 (") and f"test_dynamic_shapes.py:{line}" in reason
