@@ -1,7 +1,7 @@
 # make setup   build .venv: PyTorch, minicompile (editable, with its C extension), the course, the test tools
 # make lab     the same if missing, then JupyterLab on notebooks/
 # make test    the same if missing, then lint, unit, end-to-end and notebook tests
-# make lint | clean | python (prints the interpreter that would be used)
+# make fuzz | lint | clean | python (prints the interpreter that would be used)
 # Another interpreter: make test PYTHON=python3.12   (uses .venv-python3.12; 3.11, 3.12 and 3.13 are supported)
 
 PYTHON ?= python3
@@ -22,7 +22,7 @@ TORCH_INDEX = $(shell command -v nvidia-smi >/dev/null 2>&1 || \
 INTERPRETER = $(shell for each in $(PYTHON) $$(ls $$(pyenv root 2>/dev/null)/versions/*/bin/$(notdir $(PYTHON)) 2>/dev/null); \
 	do $$each -c 1 >/dev/null 2>&1 && { echo $$each; break; }; done)
 
-.PHONY: setup python lab test lint unit end-to-end notebooks clean
+.PHONY: setup python lab test lint unit fuzz end-to-end notebooks clean
 
 setup: $(STAMP)
 
@@ -54,6 +54,12 @@ unit: setup
 
 end-to-end: setup
 	$(BIN)/python -m pytest -n $(JOBS) tests/end_to_end
+
+# Random programs, eager against compiled, for FUZZ_MINUTES; another SEED, other programs.
+FUZZ_MINUTES ?= 8
+SEED ?= 1
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --seed $(SEED) --processes $(JOBS)
 
 notebooks: setup
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks

@@ -43,20 +43,38 @@ def finish(tx, codegen):
         return []
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call = codegen.graph_call(compiled, inputs)
-    codegen.instructions[:0] = call
-    return [] if output.mutates_inputs() else _run_in_eager_after_error(tx, call)
+    changed = [graph_input for graph_input in inputs if graph_input.fake._version > 0]
+    if any(graph_input.fake.is_inference() for graph_input in changed):  # it has no version
+        codegen.instructions[:0] = call
+        return []
+    before = _versions(tx, changed)
+    before.store_fast("__versions")
+    codegen.instructions[:0] = before.instructions + call
+    return _run_in_eager_after_error(tx, call, changed)
 
 
-def _run_in_eager_after_error(tx, call):
-    """A graph that raises (a division by zero, an index out of bounds) has changed nothing yet, so the frame starts
-    again in eager: the exception then comes from the user's line and meets the user's handlers."""
+def _versions(tx, inputs):
+    """Code that pushes how often each of these tensors was changed."""
+    codegen = PyCodegen(tx.output, tx.code)
+    for graph_input in inputs:
+        codegen.load_source(graph_input.source)
+        codegen.load_attr("_version")
+    codegen.build_tuple(len(inputs))
+    return codegen
+
+
+def _run_in_eager_after_error(tx, call, changed):
+    """A graph that raises (a division by zero, an index out of bounds) before it changed anything: the frame starts
+    again in eager, so that the exception comes from the user's line and meets the user's handlers."""
     original = copy_instructions(tx.instructions)
     handler = PyCodegen(tx.output, tx.code)
     handler.emit("PUSH_EXC_INFO")
     handler.store_fast("__error")
     handler.push_function(note_graph_error)
     handler.load_fast("__error")
-    handler.call_function(1)
+    handler.load_fast("__versions")
+    handler.instructions += _versions(tx, changed).instructions
+    handler.call_function(3)
     handler.store_fast("__error")
     handler.emit("POP_EXCEPT")
     handler.emit("JUMP", original[prologue_length(original)])
@@ -69,9 +87,12 @@ def _run_in_eager_after_error(tx, call):
 OUR_MISTAKES = (NameError, TypeError, AttributeError, AssertionError)  # no operator raises these for its data
 
 
-def note_graph_error(error):
-    """Count that a graph raised.  Interpreter stops are not for eager to repeat, nor (strict) mistakes of ours."""
+def note_graph_error(error, versions_before, versions):
+    """Count that a graph raised.  Interpreter stops are not for eager to repeat, nor (strict) mistakes of ours, nor
+    what was done already."""
     if not isinstance(error, Exception) or (config.strict and isinstance(error, OUR_MISTAKES)):
+        raise error
+    if versions != versions_before:
         raise error
     if isinstance(error, OUR_MISTAKES):
         record.warn_once(f"internal error in a compiled graph: {type(error).__name__}: {error}; it runs in eager")

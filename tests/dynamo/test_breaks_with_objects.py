@@ -2,13 +2,17 @@
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import enum
 import sys
 
+import pytest
 import torch
 from torch import nn
 from worlds import same
+
+import minicompile
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -402,3 +406,19 @@ def test_generator_objects_in_attrs():
         return f, [(X,), (X,)], lambda: list(p.a)
 
     same(program, fullgraph=False)
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_before_it_changes_an_argument_runs_again_in_eager():
+    def f(x, index, found):
+        try:
+            x[index] = 5
+            x.add_(1)
+        except IndexError as error:
+            found.append(str(error)[:20])
+        minicompile.graph_break()
+        x.mul_(2)
+        return x, found
+
+    steps = [(X.clone(), torch.tensor([0]), []), (X.clone(), torch.tensor([9]), []), (X.clone(), torch.tensor([1]), [])]
+    same(lambda: (f, copy.deepcopy(steps)), fullgraph=False)

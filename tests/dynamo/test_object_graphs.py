@@ -328,3 +328,31 @@ def test_text_of_a_function_made_inside_breaks():
         return x + 1, found
 
     same(lambda: (f, [(X,)]), fullgraph=False)
+
+
+class Slotted:
+    __slots__ = ("kept", "unset")
+
+    def __init__(self, kept):
+        self.kept = kept
+
+
+class WithDict(Slotted):
+    def __init__(self, kept, other):
+        super().__init__(kept)
+        self.other = other
+
+
+def test_copies_have_the_slots():
+    def f(x, obj):
+        out = []
+        for copied in (copy.copy(obj), copy.deepcopy(obj), copy.copy(WithDict(1, [x]))):
+            out.append((copied.kept, copied.other, hasattr(copied, "unset")))
+        out[0][0].append(7)
+        return x + 1, out, copy.copy(obj)
+
+    def call(x, obj):
+        y, out, copied = f(x, obj)
+        return y, out, copied.kept, copied.other, obj.kept
+
+    same(lambda: (call, [(X, WithDict([3], 4))]))

@@ -146,6 +146,9 @@ SIMPLE = """
     <$N>.train(<B>) ; pass
 """
 RISKY = """
+    <$D>.move_to_end('k1') ; <$A>.append(sorted(<D>.keys() & <D>.keys())) ; <=L> *= <I> % 3 ; <$Q>[<I>] = <I>
+    <$A>.append(<L>[<I>:<I>:-1]) ; <$D>[<C>].append(<I>) ; <$Q>.insert(<I>, <I>) ; <$A>.remove(<X>) ; <$Q>.remove(<I>)
+    <$A>.append(list(<D>.items())) ; <$A>.append(<E>.popitem()) ; <$A>.append(sorted(<A>)) ; <$A>.append(max(<A>))
     <=T> *= <F> ; <$T>[0] = <I> ; <$T>[<I> % 2] += <T.>[0] ; torch.add(<T>, <T>, out=<=T>) ; <=P> = <P>
     <$L>.pop() ; <$L>[<I>] = <I> ; del <$L>[<I>:] ; <$L>.sort() ; <$L>.remove(<I>) ; del <$L>[<I>]
     <$L>[0] += <I> ; <$L>[::2] = <L> ; <$A>[-1] = <X> ; <$A>.pop(<I>) ; del <$D>[<C>] ; <$D>.popitem()

@@ -4,11 +4,12 @@ Goes in: the tracker of an object or of a weak reference.  Comes out: that of it
 Mirrors parts of `torch/_dynamo/polyfills/copy.py` and `variables/misc.py`.  Taught in chapter 06.
 """
 
+import copyreg
 import weakref
 
 from ..builder import wraps
 from ..source import CallSource
-from .base import VariableTracker, unsupported
+from .base import ObservedException, VariableTracker, unsupported
 from .classes import new_plain_object
 from .descriptors import type_lookup
 from .objects import placed
@@ -24,6 +25,14 @@ def copy_object(tx, value, memo, copy_attribute):
     memo[value] = made = new_plain_object(tx, value.cls, [], {})
     for name in value.view().names(tx):
         tx.side_effects.store_attr(made, name, copy_attribute(value.stored_attribute(tx, name)))
+    for name in copyreg._slotnames(value.cls):
+        try:
+            attribute = tx.call(getattr, value, tx.build(name))
+        except ObservedException as observed:
+            if not tx.exception_matches(observed, AttributeError):
+                raise
+        else:
+            tx.side_effects.store_attr(made, name, copy_attribute(attribute))
     return made
 
 

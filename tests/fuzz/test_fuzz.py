@@ -1,0 +1,67 @@
+"""A small run of the fuzz in every test run, and tests of the fuzz itself: what it generates, finds and shrinks."""
+
+import ast
+import collections
+import random
+
+import pytest
+
+import minicompile
+from fuzz.modules import Program, program
+from fuzz.runner import failure_of, run_batch, shrunk
+
+PROGRAMS = 150
+pytestmark = pytest.mark.graph_errors  # programs may divide by zero
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_programs(seed):
+    total = collections.Counter()
+    failures = run_batch(seed, PROGRAMS, total)
+    assert not failures, "\n\n".join(failures)
+    shares = {name: count / total["programs"] for name, count in total.items()}
+    assert total["programs"] >= 0.9 * PROGRAMS, total  # a few may not end
+    assert shares["graph"] > 0.95 and shares["break"] > 0.4 and 0.05 < shares["exception"] < 0.4, shares
+
+
+def test_every_kind_of_statement_and_expression_comes():
+    kinds = set()
+    for seed in range(400):
+        tree = ast.parse(program(random.Random(seed).randbytes(700)).text)
+        kinds |= {type(node).__name__ for node in ast.walk(tree)}
+    wanted = {cls.__name__ for base in (ast.stmt, ast.expr, ast.pattern) for cls in base.__subclasses__()}
+    not_in_functions_or_new = {"AsyncFor", "AsyncFunctionDef", "AsyncWith", "Await", "TypeAlias"}
+    assert wanted - kinds - not_in_functions_or_new == set()
+
+
+def test_behind_the_end_of_the_choices_a_program_is_the_simplest():
+    assert len(program(b"").text) < len(program(bytes(range(256))).text)
+    assert failure_of(program(b"")) is None
+
+
+def broken_compiler(function):
+    """The caller's first argument keeps its contents, whatever the function does to it."""
+
+    def broken(x, *rest):
+        return function(x.clone(), *rest)
+
+    return minicompile.compile(broken, backend="eager")
+
+
+FAULTY = """\
+def fn(x, y, w, n, m, r, c, a, b, d, e, s, q, o, p, it, net):
+    y = x + y
+    for i in range(n):
+        if a:
+            x.add_(y)
+        a.append(i)
+    return x, y, a
+"""
+
+
+def test_a_fault_is_shrunk_to_the_statement_that_shows_it():
+    found = failure_of(Program(FAULTY, (1, 0)), broken_compiler)
+    assert "call 1 (world 1) differs" in str(found) and found.parts == ("arguments",)
+    small = shrunk(Program(FAULTY, (1, 0)), found.parts, broken_compiler)
+    assert failure_of(small, broken_compiler).parts == found.parts and failure_of(small) is None
+    assert len(small.worlds) == 1 and len(small.text.strip().splitlines()) <= 3, small
