@@ -10,7 +10,7 @@ from html import escape
 
 from ..dynamo.eval_frame import CompileOptions, run_compiled
 from ..dynamo.variables.base import LazyVariable, VariableTracker
-from ..dynamo.variables.cells import CellVariable
+from ..dynamo.variables.cells import CellVariable, cell_contents
 from ..dynamo.variables.containers import Sequence
 from ..dynamo.variables.dicts import DictVariable
 from ..dynamo.variables.objects import UserDefinedObjectVariable, attributes_of
@@ -110,13 +110,16 @@ class ObjectGraph:
         if isinstance(value, set):
             return [("", item) for item in value]
         if isinstance(value, types.CellType):
-            return [("cell_contents", value.cell_contents)]
+            contents = cell_contents(self.output, value, None)  # None while it is empty
+            return [] if contents is None else [("cell_contents", contents)]
         return [(f".{name}", item) for name, item in attributes_of(value).items()] if is_mutable(value) else None
 
     def rows_of_tracker(self, tracker):
         pending = self.output.side_effects.pending_attributes(tracker)
         if isinstance(tracker, CellVariable):
-            return [("cell_contents", pending.get("cell_contents", tracker.contents))]
+            contents = pending.get("cell_contents", tracker.contents)
+            empty = contents is None or contents is self.output.side_effects.DELETED
+            return [] if empty else [("cell_contents", contents)]
         if isinstance(tracker, UserDefinedObjectVariable):
             attributes = {**tracker.instance_dict(), **pending}
             return [(f".{n}", v) for n, v in attributes.items() if v is not self.output.side_effects.DELETED]

@@ -8,6 +8,8 @@ import pytest
 import torch
 from worlds import same
 
+import minicompile
+
 X = torch.tensor([1.0, 2.0, 3.0])
 
 
@@ -482,3 +484,28 @@ def test_class_metadata(name):
         return x + 1, getattr(Point, name) == getattr(Frozen, name), name in Point.__dict__
 
     same(lambda: (f, [(X,)]))
+
+
+def make_cell(late):
+    def drop(x):
+        nonlocal late
+        del late
+        return x + 1
+
+    def put(x):
+        nonlocal late
+        late = x.shape[0]
+        return x + late
+
+    return drop, put
+
+
+def test_a_cell_of_the_function_is_deleted_and_written_once():
+    (drop, put), x = make_cell(1), torch.ones(3)
+    assert torch.equal(minicompile.compile(drop, backend="eager")(x), x + 1)
+    with pytest.raises(ValueError, match="Cell is empty"):
+        _ = drop.__closure__[0].cell_contents
+    captured = minicompile.capture(put, x)
+    assert put.__closure__[0].cell_contents == 3
+    (text,) = captured.bytecode.values()
+    assert text.split("PUSH_EXC_INFO")[0].count("STORE_DEREF") == 1 and "STORE_ATTR" not in text

@@ -104,3 +104,18 @@ def test_the_film_shows_writes_as_they_are_recorded():
     assert appended.effects == ["log[:] = [mul: float32[3]]"]
     assert film[-1].effects[-1] == "del meter.old"
     assert "! meter.total = 1" in repr(film)
+
+
+def test_a_cell_that_becomes_empty():
+    def make(late):
+        def drop(x):
+            nonlocal late
+            del late
+            return x + 1
+
+        return drop
+
+    text = repr(draw_effects(make(1), torch.ones(3)))
+    assert section(text, "recorded writes", "after the replay") == ["  1. del late"]
+    assert "      cell_contents = 1" in section(text, "before the call", "recorded writes")
+    assert not [line for line in section(text, "after the replay", None) if "cell_contents" in line]

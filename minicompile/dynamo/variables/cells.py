@@ -45,12 +45,6 @@ class CellVariable(VariableTracker):
         codegen.push_function(types.CellType)
         codegen.call_function(0)
 
-    def fill(self, codegen):
-        """What was stored in a cell of the frame itself is stored through its name."""
-        pending = codegen.side_effects.load_cell(self)
-        if pending is not None and self.frame_name is not None:
-            self.replay_attributes(codegen, {"cell_contents": pending})
-
     def replay_attributes(self, codegen, pending):
         for value in pending.values():
             deleted = value is codegen.side_effects.DELETED
