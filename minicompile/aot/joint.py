@@ -62,6 +62,12 @@ def differentiate(targets, sources, tangents):
         with torch._C._DisableAutocast():  # backward operators run in the types that the forward chose
             return torch.autograd.grad(targets, sources, tangents, allow_unused=True)
     except RuntimeError as error:
+        if "backward through the graph a second time" in str(error):
+            raise Unsupported(
+                "result of a graph that was freed",
+                "the program takes gradients inside, and returns what it took them of",
+                "return the detached tensor, or pass retain_graph=True",
+            ) from error
         if "modified by an inplace operation" not in str(error):
             raise
         raise Unsupported(

@@ -80,13 +80,13 @@ ROWS = (
     ),
     (
         "backward inside a compiled function",
-        "`backward()` runs autograd through what was computed before; a graph records forward operations only.",
+        "`backward()` fills `.grad` of everything that the loss was made of, also of what the graph does not see.",
         "compile the part that computes the loss, and call `loss.backward()` outside",
     ),
     (
         "tensor hook",
-        "The hook is a Python function that autograd calls later, while the graph's backward runs.",
-        "register the hook outside the compiled function, on what it returns",
+        "The hook changes objects outside, or belongs to a tensor from outside, where it would stay after the graph.",
+        "let the hook only compute a gradient from a gradient, or register it outside the compiled function",
     ),
     (
         "custom autograd function",

@@ -623,3 +623,75 @@ def test_custom_function_that_returns_a_view_of_an_input_is_left_to_eager_by_aot
     compiler = functools.partial(minicompile.compile, backend="aot_eager")
     testing.check(lambda x: fn(x), tensor(2, 3), compiler=compiler, graphs=1, graph_breaks=0)
     assert record.counters["aot_rejected"] == 1
+
+
+# --- gradients inside, and hooks ------------------------------------------------------------------------
+def penalty(x):
+    (gradient,) = torch.autograd.grad(MLP(x).sum(), x, create_graph=True)
+    return ((gradient.norm(2, 1) - 1) ** 2).mean()
+
+
+def hooked(x, w):
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * w + 1)
+    return y.sin()
+
+
+def unhooked(x, w):
+    y = x * 2
+    handle = y.register_hook(lambda gradient: gradient * w)
+    handle.remove()
+    return y.sin()
+
+
+INSIDE = {
+    "grad": (lambda x: torch.autograd.grad((x * x).sum(), x)[0] * 2, tensor(3)),
+    "create_graph": (lambda x: torch.autograd.grad((x**3).sum(), x, create_graph=True)[0].pow(2).sum(), tensor(3)),
+    "unused": (lambda x, y: torch.autograd.grad((x * 2).sum(), (x, y), allow_unused=True), tensor(3), tensor(3)),
+    "penalty": (penalty, tensor(5, 3)),
+    "functional": (lambda x: torch.autograd.functional.jacobian(lambda a: a.sin(), x), plain(3)),
+    "hook": (hooked, tensor(3), plain(3)),
+    "hook removed": (unhooked, tensor(3), plain(3)),
+}
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "inductor"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_gradients_inside(name, backend):
+    fn, *args = INSIDE[name]
+    check(fn, *args, backend=backend)
+
+
+def test_gradient_of_what_was_computed_before_breaks():
+    w = tensor(3)
+
+    def fn(x, y):
+        return torch.autograd.grad((x * y).sum(), x)[0]
+
+    x = w * 2
+    check_fn = minicompile.compile(fn, backend="eager")
+    torch.testing.assert_close(check_fn(x, x.sin()), fn(x, x.sin()))
+    assert record.break_reasons["backward inside a compiled function"] == 1
+
+
+def test_hook_with_effects_breaks():
+    seen = []
+
+    def fn(x):
+        y = x * 2
+        y.register_hook(lambda gradient: seen.append(gradient.shape))
+        return y.sin()
+
+    minicompile.compile(fn, backend="eager")(tensor(3)).sum().backward()
+    assert len(seen) == 1 and record.break_reasons["tensor hook"] == 1
+
+
+def test_what_is_returned_with_its_graph_freed_is_left_to_eager_by_aot():
+    def fn(x):
+        y = (x * x).sum()
+        return y, torch.autograd.grad(y, x)[0]
+
+    compiled = minicompile.compile(fn, backend="aot_eager")
+    for expected, actual in zip(fn(tensor(3)), compiled(tensor(3))):
+        torch.testing.assert_close(actual, expected)
+    assert record.counters["aot_rejected"] == 1

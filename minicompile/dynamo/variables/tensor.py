@@ -170,7 +170,11 @@ class TensorVariable(VariableTracker):
         unsupported("backward inside a compiled function", "Tensor.backward() runs autograd")
 
     def method_register_hook(self, tx, hook):
-        unsupported("tensor hook", "register_hook on a tensor in a graph")
+        from .higher_order import capture_hook
+
+        if self.source is not None or not self.fake.requires_grad:
+            unsupported("tensor hook", "register_hook on a tensor from outside of the graph")
+        return capture_hook(tx, self, hook)
 
     def iterate(self, tx):
         return tx.build(iter).call_function(tx, [tx.build_list(self.unpack(tx))], {})

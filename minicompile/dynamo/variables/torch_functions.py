@@ -19,7 +19,7 @@ from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
 from .base import VariableTracker, unsupported
 from .constant import TRUE
-from .tensor import TensorVariable, graph_call
+from .tensor import TensorVariable, graph_call, tensors_among
 
 C_CALLABLES = (
     types.BuiltinFunctionType,
@@ -211,6 +211,18 @@ def _torch_tensor(tx, data, **kwargs):
     return graph_call(tx, torch.tensor, [data], kwargs)
 
 
+def _autograd_grad(tx, outputs, inputs, *args, **kwargs):
+    """Gradients inside the graph.  What came before an input of the graph has a history that the graph cannot see."""
+    wanted = {id(tensor) for tensor in tensors_among([inputs])}
+    for graph_input in tx.output.inputs:
+        value = graph_input.value
+        alone = wanted == {id(tx.output.known(value))}
+        if value.requires_grad and (value._backward_hooks or not (value.is_leaf or alone)):
+            word = "has hooks" if value._backward_hooks else "was computed before"
+            unsupported("backward inside a compiled function", f"autograd.grad, where {graph_input.source.name} {word}")
+    return graph_call(tx, torch.autograd.grad, [outputs, inputs, *args], kwargs)
+
+
 def make_tensor(tx, *args, **kwargs):
     """`torch.Tensor(2, 3)` and `torch.Tensor([2, 3])`."""
     args = [a.realize() for a in args]
@@ -285,6 +297,7 @@ HANDLERS = {
     torch.is_signed: _of_fake(torch.is_signed),
     torch.numel: _of_fake(torch.numel),
     torch.tensor: _torch_tensor,
+    torch.autograd.grad: _autograd_grad,
     **{
         getattr(torch, f"_foreach_{name}"): _with_tensor_value(getattr(torch, f"_foreach_{name}"), method)
         for name, method in tensors.METHODS.items()
