@@ -48,6 +48,7 @@ class LoopKernel(SharedReductions, LoopedReductions):
         self.addresses = Addresses(schedule.graph.layouts())
         self.layouts = self.addresses.layouts
         self.nodes, self.stored, self.reads, self.shared = group.nodes, list(group.stored), list(group.reads), shared
+        self.numbers = {}  # what depends on symbolic sizes, for all functions of the kernel: expression -> parameter
         self.interpreted = schedule.graph.device.type == "cpu"
         if group.kind == "loops":
             self.arrange(group)
@@ -78,6 +79,7 @@ class LoopKernel(SharedReductions, LoopedReductions):
     def writer(self, reads, stored, nodes):
         """A fresh writer that recomputes what nodes of this kernel hand on and nobody forwarded."""
         writer = TritonWriter(self.addresses)
+        writer.numbers = self.numbers
         bodies = {n.name: n.body for n in nodes}
         writer.local_load = lambda load: writer.value(bodies[load.buffer]) if load.buffer in bodies else None
         writer.bind(reads, stored, self.shared)
@@ -114,8 +116,8 @@ class LoopKernel(SharedReductions, LoopedReductions):
         for body in bodies or [n.body for n in self.nodes]:
             words += [op.name for op in ir.walk(body) if isinstance(op, ir.Op) and op.name != "cast"]
         summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
-        types = [kind for _, kind in writer.types] + ["i64"] * len(writer.numbers)
-        return Kernel(text, writer.params, list(writer.numbers), types, summary)
+        types = [kind for _, kind in writer.types] + ["i64"] * len(self.numbers)
+        return Kernel(text, writer.params, list(self.numbers), types, summary)
 
     def start(self, writer, axes, programs=""):
         """Define the index and the mask of each axis of the grid, at the top of the kernel; the last varies fastest."""

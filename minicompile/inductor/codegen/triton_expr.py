@@ -315,7 +315,7 @@ def indent(lines):
 
 def function(name, writer, body, grid, num_warps, constants):
     """The whole kernel.  grid: text of the number of programs; constants: block sizes."""
-    writer.size_names = sorted(writer.symbols)
+    writer.size_names = list(writer.numbers.values())
     types = ", ".join(f"{text}: {kind}" for text, kind in [*writer.types, *((s, "i64") for s in writer.size_names)])
     blocks = "".join(f", {k}={v}" for k, v in constants.items())
     asserts = ", asserts=True" if writer.asserts else ""

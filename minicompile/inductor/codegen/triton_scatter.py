@@ -44,11 +44,10 @@ class ScatterKernel(LoopKernel):
     def sequence(self, data, functions):
         """A Python function that calls the kernels one after the other."""
         params = list(dict.fromkeys(p for _, writer in functions.values() for p in writer.params))
-        symbols = sorted({s for _, writer in functions.values() for s in writer.symbols})
-        names = {name: f"a{k}" for k, name in enumerate(params)} | {s: s for s in symbols}
-        lines, types = [f"def @NAME@({', '.join(names.values())}):"], {}
+        names = {name: f"a{k}" for k, name in enumerate(params)}
+        lines, types = [f"def @NAME@({', '.join([*names.values(), *self.numbers.values()])}):"], {}
         for suffix, (_, writer) in functions.items():
-            args = [names[p] for p in [*writer.params, *sorted(writer.symbols)]]
+            args = [names[p] for p in writer.params] + writer.size_names
             lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
             types |= dict(zip(writer.params, [kind for _, kind in writer.types], strict=True))
         texts = [text.replace("@NAME@", f"@NAME@_{suffix}", 1) for suffix, (text, _) in functions.items()]
@@ -58,7 +57,7 @@ class ScatterKernel(LoopKernel):
             [f"scatter_{data.mode}"],
             [data.initial, data.body],
         )
-        kernel.params, kernel.types = [*params, *symbols], [types[p] for p in params] + ["i64"] * len(symbols)
+        kernel.params, kernel.types = params, [types[p] for p in params] + ["i64"] * len(self.numbers)
         return kernel
 
     def points(self, buffer, data):

@@ -22,24 +22,22 @@ class SharedReductions:
         early = [n for n in self.nodes if n not in late and n not in reductions]
         first, stored = self.parts_kernel(reductions, early)
         second, writer = self.join_kernel(reductions, late)
-        names = [*first.params, *sorted(first.symbols)]
         all_params = list(dict.fromkeys([*first.params, *writer.params]))
-        symbols = sorted(first.symbols | writer.symbols)
-        names = {name: f"a{k}" for k, name in enumerate(all_params)} | {s: s for s in symbols}
-        xnumel = ir.product(v.size for v in self.outer)
-        lines = [f"def @NAME@({', '.join(names.values())}):"]
+        names = {name: f"a{k}" for k, name in enumerate(all_params)}
+        xnumel = writer.size(ir.product(v.size for v in self.outer))
+        lines = [f"def @NAME@({', '.join([*names.values(), *self.numbers.values()])}):"]
         parts = [f"part{k}" for k in range(len(reductions))]
         size = f"({self.tile.parts}, {xnumel})"
         like = names[all_params[0]]
         for part, node in zip(parts, reductions, strict=True):
             lines.append(f"    {part} = scratch({size}, {part_dtype(node)}, {like})")
         for suffix, each in (("parts", first), ("join", writer)):
-            args = [names[p] for p in each.params] + parts + sorted(each.symbols)
+            args = [names[p] for p in each.params] + parts + each.size_names
             lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
         types = dict(zip([*first.params, *writer.params], [*first.own_types, *writer.own_types], strict=True))
         kernel = self.finish("\n\n\n".join([stored, second, "\n".join(lines)]), writer)
-        kernel.params = [*all_params, *symbols]
-        kernel.types = [types[p] for p in all_params] + ["i64"] * len(symbols)
+        kernel.params = all_params
+        kernel.types = [types[p] for p in all_params] + ["i64"] * len(self.numbers)
         return kernel
 
     def add_parts(self, writer, reductions):

@@ -1,0 +1,87 @@
+"""Kernels with symbolic sizes: one compilation serves every size, with eager's values, shapes and strides."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minicompile
+
+SIZES = ((4, 6), (5, 9), (7, 33), (8, 8), (6, 40))
+PROGRAMS = {
+    "pointwise": lambda x: (x * 2 + 1).relu() * x.shape[1],
+    "softmax": lambda x: torch.softmax(x, -1) * 3,
+    "column sum": lambda x: x.sum(0) + 1,
+    "mean": lambda x: x.mean() + x.shape[0],
+    "layer norm": lambda x: F.layer_norm(x, (x.shape[-1],)),
+    "cat": lambda x: torch.cat([x, x * 2], 1),
+    "transpose": lambda x: x.t().contiguous() + 1,
+    "reshape": lambda x: (x.reshape(-1) + 1).view(x.shape[1], x.shape[0]),
+    "slice": lambda x: x[:, : x.shape[1] // 2] * 2,
+    "last row": lambda x: x[x.shape[0] - 1] * 2,
+    "matmul": lambda x: (x @ x.t()).relu(),
+    "causal mask": lambda x: torch.tril(x @ x.t()),
+    "positions": lambda x: torch.arange(x.shape[1], device=x.device) + x,
+    "gather": lambda x: x.gather(1, torch.zeros(x.shape[0], 2, dtype=torch.long, device=x.device)),
+    "cumsum": lambda x: x.cumsum(1),
+    "argmax": lambda x: x.argmax(1),
+    "pad": lambda x: F.pad(x, (1, 2)),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),
+    "variance": lambda x: x.var(1),
+    "flip": lambda x: x.flip(1),
+    "embedding": lambda x: F.embedding((x > 0).long(), torch.ones(3, 4, device=x.device)),
+    "pool": lambda x: F.avg_pool1d(x[None], 2),
+    "scatter": lambda x: torch.zeros_like(x).scatter_add(1, (x > 0).long(), x),
+    "roll": lambda x: x.roll(1, 1),
+    "top two": lambda x: x.topk(2)[0] + 1,
+    "standardise": lambda x: (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True),
+}
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_compilation_serves_every_size(name, device):
+    fn = PROGRAMS[name]
+    compiled = minicompile.compile(fn)
+    for size in SIZES:
+        x = torch.randn(*size, device=device)
+        result, expected = compiled(x), fn(x)
+        assert result.stride() == expected.stride()
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+    assert minicompile.stats()["graphs"] == 2  # the first size, and all others
+
+
+def test_triton_kernels_take_sizes():
+    """The same through Triton's interpreter."""
+    pytest.importorskip("triton")
+    for name in ("pointwise", "softmax", "column sum", "transpose", "mean", "scatter", "cumsum"):
+        minicompile.reset()
+        compiled = minicompile.compile(PROGRAMS[name])
+        with minicompile.config.patch(cpu_backend="triton"):
+            for size in SIZES:
+                x = torch.randn(*size)
+                torch.testing.assert_close(compiled(x), PROGRAMS[name](x), rtol=1e-4, atol=1e-4)
+        assert minicompile.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_at_every_size(device):
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LayerNorm(8), torch.nn.GELU(), torch.nn.Linear(8, 3))
+    model = model.to(device)
+    compiled = minicompile.compile(model)
+    for rows in (3, 5, 8, 64):
+        x = torch.randn(rows, 6, device=device)
+        gradients = []
+        for call in (model, compiled):
+            model.zero_grad()
+            F.cross_entropy(call(x), torch.arange(rows, device=device) % 3).backward()
+            gradients.append([p.grad.clone() for p in model.parameters()])
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+    assert minicompile.stats()["graphs"] == 2
+
+
+def test_the_wrapper_reads_the_sizes_from_the_inputs():
+    compiled = minicompile.compile(lambda x: x.sum(0) + 1, dynamic=True)
+    compiled(torch.randn(4, 6))
+    source = str(minicompile.record.compilations[-1].artifacts("codegen")[0])
+    assert "s0 = arg0.size(" in source and "int64_t n0" in source
