@@ -185,16 +185,25 @@ class PyCodegen:
             for name, value in self.side_effects.pending_attributes(tracker).items():
                 self.write_attribute(tracker, name, value)
 
+    def push_key(self, tracker):
+        """A dict key or set element: its `__hash__` is about to run, so a new object needs its attributes first."""
+        tracker = tracker.realize()
+        if tracker in self.side_effects.new_objects and tracker not in self.temporaries:
+            self.save(tracker)
+            self.fill_new_objects()
+        self(tracker)
+
     def write_attribute(self, tracker, name, value):
         """`object.name = value`, past any `__setattr__` of the user's class (capture has already run that)."""
+        plain = type if issubclass(tracker.python_type(), type) else object
         if value is self.side_effects.DELETED:
-            self.push_function(object.__delattr__ if tracker.has_custom_setattr() else delattr)
+            self.push_function(plain.__delattr__ if tracker.has_custom_setattr() else delattr)
             self(tracker)
             self.load_const(name)
             self.call_function(2)
             return self.pop_top()
         if tracker.has_custom_setattr():
-            self.push_function(object.__setattr__)
+            self.push_function(plain.__setattr__)
             self(tracker)
             self.load_const(name)
             self(value)

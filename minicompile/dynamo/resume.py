@@ -145,14 +145,17 @@ def names_kept(tx, number):
     if looks_at_own_frame(tx.code):
         return own
     first = tx.code.co_varnames[:1] if "__class__" in tx.code.co_freevars else ()  # super() reads the first argument
-    return [name for name in own if name in live or name in first or is_mortal(tx.locals[name])]
+    made_here = [tracker for tracker in tx.stack if not isinstance(tracker, LazyVariable)]
+    handed_on = [tracker for tracker in made_here if not tracker.is_immutable()]  # `weakref.ref(made_here)`
+    kept = {name for name in own if is_mortal(tx.locals[name]) or tx.locals[name] in handed_on}
+    return [name for name in own if name in live or name in first or name in kept]
 
 
 def is_mortal(tracker):
     return (
         isinstance(tracker, LazyVariable)
         and tracker.source is not None
-        and not isinstance(tracker.value, MORTALS_UNSEEN)
+        and not issubclass(type(tracker.value), MORTALS_UNSEEN)
     )
 
 

@@ -196,7 +196,7 @@ def wait_for(child, events, test_seconds, module_seconds):
         time.sleep(0.02)
 
 
-def run_one(name, compiled, folder, only="", test_seconds=60, module_seconds=900):
+def run_one(name, compiled, folder, only="", test_seconds=40, module_seconds=400):
     """All tests of a module in one mode: {"outcomes": {id: outcome}, "details": {id: text}, "frames": {..}, ..}."""
     mode = "compiled" if compiled else "plain"
     events, log = (pathlib.Path(folder, f"{name}.{mode}.{end}") for end in ("events", "log"))

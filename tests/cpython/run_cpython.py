@@ -1,11 +1,11 @@
 """CPython's own regression tests, run plain and with every test function compiled.
 
 Goes in: the Python versions and modules to run (all by default).  Comes out: a table, modules x versions, of how many
-tests have the same outcome; with all modules, the figures in `figures.json`.
+tests have the same outcome; with --record, the figures in `figures-<version>.json` (those of other modules stay).
 
-    python tests/cpython/run_cpython.py                              everything (an hour or so); writes figures.json
-    python tests/cpython/run_cpython.py --version 3.12 test_scope    one module, and how its differing tests end
-    python tests/cpython/run_cpython.py --version 3.12 test_scope --only testFreeVar -v
+    python tests/cpython/run_cpython.py --record                     everything: an hour or so
+    python tests/cpython/run_cpython.py --version 3.12 test_scope    one module, and which of its tests differ
+    python tests/cpython/run_cpython.py --version 3.12 test_scope --only testFreeVar -v    and how they end
 """
 
 import argparse
@@ -15,12 +15,12 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 
 from cpython_modules import LEFT_OUT, MODULES
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-FIGURES = HERE / "figures.json"
 VERSIONS = ("3.11", "3.12", "3.13")
 
 
@@ -71,16 +71,19 @@ def compare(worker, name, only=""):
     """Run a module both ways.  Returns its row of the table, and the story of each test whose outcome differs."""
     plain, compiled = (worker.run(name=name, compiled=flag, only=only) for flag in (False, True))
     different, stories = {}, {}
-    for test, outcome in plain["outcomes"].items() | compiled["outcomes"].items():
+    unfinished = compiled["outcomes"].pop("module", None) == "timeout"  # the tests behind were not reached
+    slow = [test for test in plain["outcomes"] if compiled["outcomes"].get(test, "timeout" * unfinished) == "timeout"]
+    for test in {**plain["outcomes"], **compiled["outcomes"]}:
         before, after = plain["outcomes"].get(test), compiled["outcomes"].get(test)
-        if before != after:
+        if before != after and test not in slow:
             different[test] = [before, after]
             stories[test] = f"{test}: {before} -> {after}\n{compiled['details'].get(test, '')}"
     left_out = sorted(test for test in different if test in LEFT_OUT)
     row = {
         "tests": len(plain["outcomes"]),
-        "same": len(plain["outcomes"]) - sum(test in plain["outcomes"] for test in different),
+        "same": len(plain["outcomes"]) - sum(test in plain["outcomes"] for test in different) - len(slow),
         "left out": left_out,
+        "out of time": sorted(slow),
         "different": {test: different[test] for test in sorted(different) if test not in left_out},
         "frames": compiled["frames"],
     }
@@ -94,15 +97,24 @@ def run_version(version, python, names, options):
         for name in has_module(python, names):
             row, stories, wall, reasons = compare(worker, name, options.only)
             table[name] = row
-            counts = {"left out": len(row["left out"]), "different": len(row["different"]), **row["frames"]}
+            counts = {kind: len(row[kind]) for kind in ("left out", "out of time", "different")} | row["frames"]
             counts = "  ".join(f"{kind} {count}" for kind, count in counts.items())
             print(f"{version} {name:28} tests {row['tests']:4}  same {row['same']:4}  {counts}  {wall} s", flush=True)
             for test, story in stories.items():
                 print(story if options.verbose else story.splitlines()[0], flush=True)
             if options.verbose:
                 print(reasons)
+            if options.record:
+                record(version, table)
         worker.close()
     return table
+
+
+def record(version, table):
+    """Put the rows of a table into the figures of a version."""
+    path = HERE / f"figures-{version}.json"
+    modules = (json.loads(path.read_text())["modules"] if path.exists() else {}) | table
+    path.write_text(json.dumps({"total": total(modules), "modules": modules}, indent=1, sort_keys=True) + "\n")
 
 
 def total(table):
@@ -111,8 +123,8 @@ def total(table):
         "modules": len(rows),
         "tests": sum(row["tests"] for row in rows),
         "same": sum(row["same"] for row in rows),
-        "left out": sum(len(row["left out"]) for row in rows),
-        "different": sum(len(row["different"]) for row in rows),
+        **{kind: sum(len(row[kind]) for row in rows) for kind in ("left out", "out of time", "different")},
+        "frames": dict(sum((Counter(row["frames"]) for row in rows), Counter())),
     }
 
 
@@ -121,10 +133,10 @@ def main():
     parser.add_argument("modules", nargs="*", default=MODULES)
     parser.add_argument("--version", action="append", choices=VERSIONS, help="repeatable; all three by default")
     parser.add_argument("--only", default="", help="only tests whose id contains this text")
+    parser.add_argument("--record", action="store_true", help="write the figures")
     parser.add_argument("--keep", help="a folder for the events and the output of the tests")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the traceback of each differing test")
     options = parser.parse_args()
-    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     for version in options.version or VERSIONS:
         python = interpreter_of(version)
         if python is None:
@@ -132,9 +144,6 @@ def main():
             continue
         table = run_version(version, python, options.modules, options)
         print(version, total(table), flush=True)
-        if options.modules is MODULES and not options.only:
-            figures[version] = {"total": total(table), "modules": table}
-            FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -447,3 +447,170 @@ def test_a_class_method_around_a_descriptor():
 
     want, got = both(lambda x: (x, Holder.name(), Holder().name()), X)
     assert want[1:] == got[1:]
+
+
+# --- objects and containers ---------------------------------------------------------------------------------------
+class Hashed:
+    def __init__(self, value):
+        self.value = value
+
+    def __hash__(self):
+        return hash(self.value)
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+
+def test_new_keys_have_their_attributes_before_they_are_hashed():
+    def f(x):
+        key = Hashed(3)
+        table, both_ = {key: 4}, {Hashed(5), key}
+        breaking(table, both_)
+        return x, table[Hashed(3)], Hashed(5) in both_, len(both_)
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:] == (4, True, 2)
+
+
+def test_comparing_must_not_change_a_deque():
+    import collections
+
+    class Clears:
+        def __eq__(self, other):
+            queue.clear()
+            return NotImplemented
+
+    queue = collections.deque()
+
+    def f(x):
+        found = []
+        for ask in (lambda: 3 in queue, lambda: queue.count(3)):
+            queue.extend([Clears(), Clears()])
+            try:
+                ask()
+            except RuntimeError as error:
+                found.append(str(error))
+        queue.extend([1, 2])
+        queue.__imul__(2)
+        return x, found, list(queue), queue.count(1)
+
+    (_, *want), (_, *got) = both(f, X)
+    assert want == got and want[1] == [1, 2] * 2
+
+
+def test_the_namespace_of_a_class_is_complete():
+    class Plain:
+        attribute = 1
+
+    def f(x):
+        return x, sorted(Plain.__dict__), "__weakref__" in Plain.__dict__, Plain.__dict__["attribute"]
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:]
+
+
+def test_a_metaclass_with_setattr_of_its_own_is_asked_once():
+    calls = []
+
+    class Meta(type):
+        def __setattr__(cls, name, value):
+            calls.append(name)
+            super().__setattr__(name, value)
+
+        def __delattr__(cls, name):
+            calls.append(name)
+            type.__delattr__(cls, name)
+
+    class Made(metaclass=Meta):
+        pass
+
+    def f(x):
+        Made.attribute = 3
+        return x, Made.attribute
+
+    want, got = both(f, X)
+    assert want[1] == got[1] and calls == ["attribute"] * 2
+
+
+def test_weak_proxies_and_weak_references_to_what_is_made_here():
+    import weakref
+
+    class Thing:
+        value = 3
+
+    def f(x):
+        thing, other = Thing(), Thing()
+        proxy, reference = weakref.proxy(thing), weakref.ref(other)
+        breaking()
+        found = [proxy.value, bool(proxy), reference() is not None]
+        del thing
+        breaking()
+        try:
+            found.append(proxy.value)
+        except ReferenceError:
+            found.append("dead")
+        return x, found
+
+    want, got = both(f, X)
+    assert want[1] == got[1] == [3, True, True, "dead"]
+
+
+def test_a_generator_that_asks_itself():
+    def f(x):
+        def outer():
+            yield 0
+            yield from inner()
+            yield 3
+
+        def inner():
+            yield 1
+            try:
+                yield from asked
+            except ValueError as error:
+                yield str(error)
+
+        asked = outer()
+        breaking(asked)
+        found = [next(asked), next(asked)]
+        breaking()
+        return x, found, list(asked)
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:]
+
+
+def test_the_text_of_a_bound_method():
+    class Named:
+        def method(self):
+            pass
+
+        def __repr__(self):
+            return "named"
+
+    want, got = both(lambda x: (x, repr(Named().method)), X)
+    assert want[1] == got[1] and "bound method" in got[1]
+
+    def compares(x):
+        a, b = Named(), Named()
+        same = [a.method == a.method, a.method != a.method, a.method == b.method, hash(a.method) == hash(a.method)]
+        return x, same, Named.method != a.method, a.method != Named.method, a.method == 3
+
+    want, got = both(compares, X)
+    assert want[1:] == got[1:]
+
+
+def test_format_takes_any_keyword():
+    want, got = both(lambda x: (x, "{self}{tx}".format(self=1, tx=len(x))), X)
+    assert want[1] == got[1] == "12"
+
+
+def test_super_finds_an_argument_that_is_not_read_again():
+    class Meta(type):
+        def __new__(cls, name, bases, namespace):
+            breaking()
+            made = super().__new__(*breaking(Meta, name, bases, namespace))
+            breaking()
+            return made
+
+    want, got = both(lambda x: (x, Meta("Made", (), {"a": 1}).a), X)
+    assert want[1] == got[1]

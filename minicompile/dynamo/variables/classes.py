@@ -66,8 +66,7 @@ class UserDefinedClassVariable(VariableTracker):
         from .dict_views import MappingProxyVariable
 
         if found.name == "__dict__":
-            names = [name for name in self.value.__dict__ if name not in ("__dict__", "__weakref__")]
-            return MappingProxyVariable(self.namespace(tx, names))
+            return MappingProxyVariable(self.namespace(tx, self.value.__dict__))
         return tx.fold_python(getattr, [self.value, found.name], {})
 
     def namespace(self, tx, names):
@@ -75,7 +74,7 @@ class UserDefinedClassVariable(VariableTracker):
         result = tx.build({})
         for name in names:
             found = descriptors.Found(self.value, name, self.value, self.value.__dict__[name])
-            value = descriptors.value_at(tx, found.attribute, descriptors.class_source(found))
+            value = tx.output.lazy(found.attribute, descriptors.class_source(found))
             result.call_method(tx, "__setitem__", [tx.build(name), value], {})
         return result
 
@@ -85,6 +84,9 @@ class UserDefinedClassVariable(VariableTracker):
             descriptor_get(tx, hook, self).call_function(tx, [tx.build(name), value], {})
             return
         self.store(tx, name, value)
+
+    def has_custom_setattr(self):
+        return isinstance(type_lookup(type(self.value), "__setattr__").attribute, types.FunctionType)
 
     def store(self, tx, name, value):
         if not descriptors.can_change(self.value):

@@ -205,7 +205,7 @@ class ConstantVariable(BuiltinObject):
             unsupported("builtin on an unknown value", "`%` formatting of a value that is not known during capture")
         return ConstantVariable(NotImplemented)
 
-    def method_format(self, tx, *args, **kwargs):
+    def method_format(self, tx, /, *args, **kwargs):
         """Of a str, with arguments that are no constants."""
         return tx.call_polyfill(text.format_template, self, tx.build_tuple(args), tx.build_dict(kwargs))
 

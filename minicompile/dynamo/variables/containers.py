@@ -210,6 +210,7 @@ class MutableSequence(Sequence):
     def method___imul__(self, tx, count):
         repeated = self.method___mul__(tx, count).items
         tx.side_effects.mutated(self)
+        self.reshaped("__imul__")
         self.items = repeated
         return self
 
@@ -297,6 +298,20 @@ class DequeVariable(MutableSequence):
         if name == "maxlen":
             return ConstantVariable(self.items.maxlen)
         return super().var_getattr(tx, name)
+
+    def matches(self, tx, item):
+        """Whether each element equals the item, asked one by one; a comparison must not change the deque."""
+        before = list(self.items)
+        for element in before:
+            yield Element(tx, element) == Element(tx, item)
+            if len(self.items) != len(before) or any(a is not b for a, b in zip(self.items, before)):
+                tx.raise_observed(RuntimeError, "deque mutated during iteration")
+
+    def method___contains__(self, tx, item):
+        return boolean(any(self.matches(tx, item)))
+
+    def method_count(self, tx, item):
+        return ConstantVariable(sum(self.matches(tx, item)))
 
     def method_appendleft(self, tx, item):
         return self.change(tx, "appendleft", item)

@@ -61,6 +61,30 @@ class WeakReferenceVariable(VariableTracker):
         return tx.output.lazy(self.value(), CallSource(self.source, dereference))
 
 
+class WeakProxyVariable(VariableTracker):
+    """An existing weak proxy: what is asked of it, eager asks of what it stands for (even what class it is of)."""
+
+    def __init__(self, value, source):
+        super().__init__(source)
+        self.value = value
+
+    def is_immutable(self):
+        return True
+
+    def ask(self, *question):
+        unsupported("attribute written in C", "a weak proxy passes everything on to an object that may be gone")
+
+    python_type = var_getattr = var_setattr = var_delattr = call_method = call_function = truth = iterate = next = ask
+
+    def reconstruct(self, codegen):
+        codegen.load_const(self.value)
+
+
+@wraps(weakref.ProxyType, weakref.CallableProxyType)
+def wrap_weak_proxy(output, value, source):
+    return WeakProxyVariable(value, source)
+
+
 @wraps(weakref.ReferenceType)
 def wrap_weak_reference(output, value, source):
     output.guard("type", source, type(value))

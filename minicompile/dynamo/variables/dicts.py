@@ -302,7 +302,7 @@ class DictVariable(BuiltinObject):
 
     def push_items(self, codegen, items):
         for key, value in items.values():
-            codegen(key)
+            codegen.push_key(key)
             codegen(value)
         codegen.build_map(len(items))
 

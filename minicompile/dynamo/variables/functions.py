@@ -284,6 +284,8 @@ class BoundMethodVariable(VariableTracker):
             return self.instance
         if name == "__func__":
             return self.function
+        if name in vars(types.MethodType) and name not in ("__call__", "__get__", "__doc__", "__getattribute__"):
+            unsupported("method written in C", f"`{name}` of a bound method")
         return self.function.var_getattr(tx, name)
 
     def method___eq__(self, tx, other):
@@ -291,6 +293,10 @@ class BoundMethodVariable(VariableTracker):
         if not isinstance(other, BoundMethodVariable):
             return tx.build(NotImplemented)
         return tx.build(tx.is_same(self.instance, other.instance) and tx.equals(self.function, other.function))
+
+    def method___ne__(self, tx, other):
+        equal = self.method___eq__(tx, other)
+        return equal if equal.as_python_constant() is NotImplemented else tx.build(not tx.truth(equal))
 
     def children(self):
         return (self.function, self.instance)

@@ -41,6 +41,7 @@ class GeneratorVariable(VariableTracker):
 
     def send(self, tx, value):
         """Run to the next yield.  The frame's stack gets `value` as the result of the yield it stands at."""
+        self.check_not_running(tx)
         if self.finished:
             tx.raise_observed(StopIteration)
         if not self.started:
@@ -50,10 +51,13 @@ class GeneratorVariable(VariableTracker):
             self.frame.push(value)
         return self.resume(tx)
 
-    def resume(self, tx, thrown=None):
-        frame = self.frame
+    def check_not_running(self, tx):
         if self.running:
             tx.raise_observed(ValueError, "generator already executing")
+
+    def resume(self, tx, thrown=None):
+        frame = self.frame
+        self.check_not_running(tx)
         frame.parent, frame.depth = tx, tx.depth + 1
         self.started, self.running, frame.yielded = True, True, None
         try:

@@ -184,7 +184,11 @@ class PythonModuleVariable(VariableTracker):
         self.value = value
 
     def __repr__(self):
-        return f"PythonModuleVariable({self.value.__name__})"
+        return f"PythonModuleVariable({self.name})"
+
+    @property
+    def name(self):
+        return vars(self.value).get("__name__", "module")
 
     def python_type(self):
         return type(self.value)
@@ -195,16 +199,16 @@ class PythonModuleVariable(VariableTracker):
     def var_getattr(self, tx, name):
         pending = tx.side_effects.load_global(vars(self.value), name)
         if pending is tx.side_effects.DELETED:
-            tx.raise_observed(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
+            tx.raise_observed(AttributeError, f"module '{self.name}' has no attribute '{name}'")
         if pending is not None:
             return pending
-        source = AttrSource(ConstantSource(self.value, self.value.__name__), name)
+        source = AttrSource(ConstantSource(self.value, self.name), name)
         try:
             value = getattr(self.value, name)  # a module's `__getattr__` only imports something
         except AttributeError as error:
             tx.guard("class_lacks", source.parent, name)
             tx.raise_observed(AttributeError, *error.args)
-        if isinstance(value, types.ModuleType) and value.__name__ == f"{self.value.__name__}.{name}":
+        if isinstance(value, types.ModuleType) and vars(value).get("__name__") == f"{self.name}.{name}":
             return tx.build(value)  # a submodule under its own name stays
         return tx.output.lazy(value, source)
 

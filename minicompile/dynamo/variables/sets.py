@@ -155,7 +155,7 @@ class SetVariable(BuiltinObject):
         if self.cls is frozenset:
             codegen.push_function(frozenset)
         for item in self.in_order().values():
-            codegen(item)
+            codegen.push_key(item)
         codegen.build_set(len(self.items))
         if self.cls is frozenset:
             codegen.call_function(1)
@@ -254,4 +254,5 @@ def wrap_set(output, value, source):
         tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
         key = hashable(output.current_translator, tracker)
         items[element if tracker.is_python_constant() else key] = tracker
-    return SetVariable(items, source, type(value), set(value) if set(items) == value else None)
+    known = all(tracker.is_python_constant() for tracker in items.values())
+    return SetVariable(items, source, type(value), set(value) if known else None)
