@@ -7,7 +7,9 @@ graphs, guards, breaks and new bytecode.  Mirrors `torch._dynamo.explain`.  Taug
 import dataclasses
 
 from .. import record
-from .eval_frame import CompileOptions, run_compiled
+from .eval_frame import CompileOptions, FrameState, run_compiled
+from .output_graph import OutputGraph
+from .symbolic_convert import InstructionTranslator
 
 
 @dataclasses.dataclass
@@ -56,3 +58,10 @@ def capture(fn, *args, **kwargs):
         entries = entries[entries.index(first) + 1 :]
     frames = [artifact for entry in entries for artifact in entry.artifacts("capture") if artifact is not None]
     return CapturedFunction(result, frames, [error for entry in entries for error in entry.breaks])
+
+
+def translator_of(fn, **arguments):
+    """The translator of `fn`'s frame before its first instruction, to be driven by hand: `tx.step()`."""
+    options = CompileOptions(lambda gm, example_inputs: gm.forward, "eager")
+    output = OutputGraph(fn.__code__, fn, options, FrameState())
+    return InstructionTranslator(output, fn.__code__, fn, arguments)
