@@ -142,8 +142,8 @@ class OutputGraph:
     def has_operations(self):
         return any(node.op not in ("placeholder", "get_attr", "output") for node in self.root_graph.nodes)
 
-    def mutates_inputs(self):
-        return any(graph_input.fake._version > 0 for graph_input in self.tensor_inputs())
+    def changed_inputs(self):
+        return [graph_input for graph_input in self.tensor_inputs() if graph_input.fake._version > 0]
 
     def tensor_inputs(self):
         return [graph_input for graph_input in self.inputs if isinstance(graph_input.fake, FakeTensor)]

@@ -35,7 +35,7 @@ def finish(tx, codegen):
     Returns what belongs at the end of the code: where an exception from the graph goes.
     """
     output = tx.output
-    if output.assumed is not None and output.mutates_inputs():  # the frame could not run again
+    if output.assumed is not None and output.changed_inputs():  # the frame could not run again
         raise RestartAnalysis(*output.assumed)
     tx.side_effects.replay(codegen)
     codegen.fill_new_objects()
@@ -43,7 +43,7 @@ def finish(tx, codegen):
         return []
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call = codegen.graph_call(compiled, inputs)
-    changed = [graph_input for graph_input in inputs if graph_input.fake._version > 0]
+    changed = output.changed_inputs()
     if any(graph_input.fake.is_inference() for graph_input in changed):  # it has no version
         codegen.instructions[:0] = call
         return []

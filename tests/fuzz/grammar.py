@@ -5,13 +5,15 @@ existing variable of the kind; `<=I>`: one that may be assigned to here.  `<I|i:
 name `i` of kind I.  The first rows of a kind are the simplest: failing programs shrink towards them.
 
 Kinds: T tensor, I small int, F float, B bool, C text, L list of ints, A list of anything, D dict of text to ints, E
-dict of anything, S set of ints, Q deque, P tuple, O object, FN function of an int, G iterable of ints, X anything.
+dict of anything, S set of ints, Q deque, P tuple, O object, FN function of an int, G iterable of ints, W parameter, X
+anything.
 """
 
 EXPRESSIONS = {
     "T": """
         <$T> ; <T.> + <T> ; <T> * <I> ; <T> - 1.5 ; torch.relu(<T>) ; <T> @ <T> ; <T>.t() ; <T>.sum() + <T> ; -<T>
-        torch.where(<T.> > 0, <T>, <T>) ; torch.cat([<T.>[:1], <T.>[1:]]) ; <T>.clone() ; <T>.abs().clamp(max=<F>)
+        torch.where(<T.> > 0, <T>, <T>) ; torch.cat([<T.>[:1], <T.>[1:]]) ; <T>.clone()
+        <T> + torch.rand(()) ; torch.randn_like(<T>) * <T> ; <$T>[:] ; <T>.abs().clamp(max=<F>)
         <T> / (<I> + 7) ; <T>.reshape(-1).reshape(<T.>.shape) ; torch.stack(list(<T>)) ; (<T> if <B> else <T>)
         torch.stack([row * 2 for row in <T>]) ; sum([<T>, <T>]) ; functools.reduce(torch.add, [<T>, <T>]) ; 2 - <T>
         torch.full_like(<T>, <I>) ; <T>.masked_fill(<T.> > <I>, 0.5) ; <T>.max(0)[0] + <T> ; <T> * <O> ; <O> * <T>
@@ -146,6 +148,7 @@ SIMPLE = """
     <$N>.train(<B>) ; pass
 """
 RISKY = """
+    (<$W> * <T>).sum().backward() ; <$A>.append(<$W>.grad) ; <$W>.grad = None ; (<$W> * <T>).sum().backward()
     <$D>.move_to_end('k1') ; <$A>.append(sorted(<D>.keys() & <D>.keys())) ; <=L> *= <I> % 3 ; <$Q>[<I>] = <I>
     <$A>.append(<L>[<I>:<I>:-1]) ; <$D>[<C>].append(<I>) ; <$Q>.insert(<I>, <I>) ; <$A>.remove(<X>) ; <$Q>.remove(<I>)
     <$A>.append(list(<D>.items())) ; <$A>.append(<E>.popitem()) ; <$A>.append(sorted(<A>)) ; <$A>.append(max(<A>))

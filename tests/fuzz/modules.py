@@ -8,7 +8,7 @@ from .observe import PARAMETERS
 from .programs import Scope, Writer
 
 KINDS_OF = {"T": "x y w", "I": "n m", "F": "r", "C": "c", "L": "a al", "A": "b", "D": "d", "E": "e", "S": "s", "Q": "q"}
-KINDS_OF |= {"O": "o ob", "P": "p", "G": "it gi", "FN": "f", "X": "z", "N": "net"}
+KINDS_OF |= {"O": "o ob", "P": "p", "G": "it gi", "FN": "f", "X": "z", "N": "net", "W": "w"}
 KINDS_OF = {kind: tuple(names.split()) for kind, names in KINDS_OF.items()}
 GLOBALS = {
     "I": ("G0",),

@@ -69,6 +69,8 @@ class Snapshot:
         storage = "storage", value.untyped_storage().data_ptr()
         number = self.seen.setdefault(storage, (len(self.seen), value))[0]
         facts = [value.dtype, tuple(value.shape), value.stride(), value.requires_grad, value.storage_offset()]
+        if value.is_leaf and value.grad is not None:
+            facts.append(self(value.grad))
         return type(value).__name__, number, repr(facts), repr(value.detach().tolist())
 
     def drain(self, iterator):
@@ -139,6 +141,7 @@ def observe(function, namespace, file, world):
     given, printed, snapshot = arguments(world), io.StringIO(), Snapshot()
     kept = list(given)  # a snapshot of all these, whatever the program does to them
     result = raised = None
+    torch.manual_seed(0)
     with contextlib.redirect_stdout(printed):
         try:
             result = function(*given)

@@ -275,7 +275,7 @@ class Writer:
         if form in (2, 3) and self.chance(2):
             lines += ["else:", *self.indented(depth, 1)]
         if form >= 2:
-            lines += ["finally:", *self.indented(depth, 2, in_loop=False, in_function=False, yields=False)]
+            lines += ["finally:", *self.indented(depth, 2, yields=False)]
         return lines
 
     def with_(self, depth):
