@@ -101,9 +101,12 @@ def draw_breaks(fn, *captures, title=""):
     parts = parts_of(captures)
     numbers = {code: k for k, code in enumerate((c for c, p in parts.items() if p.operations), 1)}
     lines, first = inspect.getsourcelines(fn)
-    dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.35; fontname="DejaVu Sans";']
+    dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.3; fontname="DejaVu Sans";']
     dot += [f'label="{title}"; labelloc=t; fontsize=14;'] if title else []
-    dot += ['node [shape=plain, fontname="DejaVu Sans", fontsize=12];', f'edge [color="{style.MUTED}", arrowsize=0.7];']
+    dot += [
+        'node [shape=plain, fontname="DejaVu Sans", fontsize=10.5];',
+        f'edge [color="{style.MUTED}", arrowsize=0.7];',
+    ]
     dot.append(f"source [label=<{source_table(lines, first, parts, numbers)}>];")
     ids = {code: f"p{k}" for k, code in enumerate(parts)}
     for code, part in parts.items():
@@ -116,7 +119,7 @@ def draw_breaks(fn, *captures, title=""):
 
 def table(rows):
     cells = "".join(f"<TR>{row}</TR>" for row in rows)
-    return f'<TABLE BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="4" COLOR="{style.RULE}">{cells}</TABLE>'
+    return f'<TABLE BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="3" COLOR="{style.RULE}">{cells}</TABLE>'
 
 
 def cell(text, fill, align="LEFT", font="", port=""):

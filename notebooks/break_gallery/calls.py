@@ -8,7 +8,7 @@ import torch
 
 import minicompile
 
-from .example import example, mended
+from .example import example, mended, one_tensor
 
 
 @example("print or input")
@@ -103,18 +103,22 @@ def use_plain(x):
     return (x + 1) * 2 + 1
 
 
-def halve(x, times):
-    return x if times == 0 else halve(x / 2, times - 1)
+def halve(x, todo):
+    if not todo:
+        return x
+    todo.pop()
+    return halve(x / 2, todo)
 
 
-@example("deep recursion")
-def halve_often(x):
-    return halve(x, 203) + 1
+@example("deep recursion", lambda k: (*one_tensor(k), [None] * 203))
+def halve_often(x, todo):
+    return halve(x, todo) + 1
 
 
 @mended(halve_often)
-def halve_in_a_loop(x):
-    for _ in range(203):
+def halve_in_a_loop(x, todo):
+    while todo:
+        todo.pop()
         x = x / 2
     return x + 1
 
