@@ -172,6 +172,14 @@ class BlockOpcodes:
             self.push(self.call(getattr, stop.variable, self.build("value")))
             self.jump(instruction.argval)
 
+    def CLEANUP_THROW(self, instruction):
+        """An exception came through `yield from`: a StopIteration is its result.  Stack: receiver, sent, exception."""
+        exception, _, _ = self.pop(), self.pop_lazy(), self.pop_lazy()
+        if not issubclass(exception.python_type(), StopIteration):
+            raise ObservedException(exception, again=self)
+        self.push(self.build(None))
+        self.push(self.call(getattr, exception, self.build("value")))
+
     def END_SEND(self, instruction):
         result = self.pop_lazy()
         self.pop_lazy()

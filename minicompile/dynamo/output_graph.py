@@ -47,6 +47,7 @@ class OutputGraph:
         """state: the FrameState of `code`, what earlier compilations of it have taught."""
         self.varying = state.varying  # sources of values that are not worth a guard: see variables/varying.py
         self.code, self.function, self.options = code, function, compile_options
+        self.generators = []  # that capture made, and that have not ended
         self.watch = compile_options.watch
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
         self.nested = []  # the NestedGraphs under construction, outermost first
@@ -113,6 +114,7 @@ class OutputGraph:
         """A placeholder for a tensor that exists outside; returns (node, fake)."""
         with temporarily_clear_interpreter_stack():
             fake = self.sizes.fake_tensor(self.fake_mode, tensor, source)
+        self.guards.examples[source] = tensor
         return self.add_placeholder(tensor, fake, source)
 
     def add_placeholder(self, value, fake, source):

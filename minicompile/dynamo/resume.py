@@ -23,6 +23,7 @@ from .guards import frame_arguments
 from .resume_code import looks_at_own_frame, origin_of, resume_code
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
+from .variables.generators import GeneratorVariable
 
 
 def prologue_of(tx):
@@ -152,6 +153,8 @@ def names_kept(tx, number):
 
 
 def is_mortal(tracker):
+    if isinstance(tracker, GeneratorVariable):
+        return not tracker.finished
     return (
         isinstance(tracker, LazyVariable)
         and tracker.source is not None

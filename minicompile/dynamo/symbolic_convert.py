@@ -22,6 +22,7 @@ from .source import CellSource, LocalSource
 from .translator_services import TranslatorServices
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
+from .variables.generators import GeneratorVariable, close_dropped
 
 _decoded = CodeTable()
 
@@ -104,6 +105,8 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             raise
         if watch is not None:
             watch(self, None)
+        if self.output.generators:
+            close_dropped(self)
 
     def run_until_return(self):
         while self.return_value is None and self.yielded is None:
@@ -160,8 +163,6 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         )
         child = InliningInstructionTranslator(self, function, arguments)
         if code.co_flags & 0x20:
-            from .variables.generators import GeneratorVariable
-
             return GeneratorVariable(child)
         return child.run()
 
@@ -212,9 +213,14 @@ class InliningInstructionTranslator(InstructionTranslatorBase):
     def run(self):
         try:
             self.run_until_return()
+            return self.return_value
         finally:
             self.output.current_translator = self.parent
-        return self.return_value
+            self.release()
+
+    def release(self):
+        """The frame has ended: what only it held is gone."""
+        self.arguments, self.locals, self.cells, self.stack, self.return_value = {}, {}, {}, [], None
 
 
 class InstructionTranslator(InstructionTranslatorBase):
@@ -242,6 +248,8 @@ class InstructionTranslator(InstructionTranslatorBase):
                     self.current = self.instructions[self.pointer]
                     return compile_break(self, self.current)
                 self.step()
+            self.locals = {n: value for n, value in self.locals.items() if value is self.arguments.get(n)}
+            close_dropped(self)
             return compile_return(self)
         except errors.Unsupported as error:
             if not error.places:  # the code behind the break could not be made

@@ -492,3 +492,88 @@ def test_a_new_generator_with_cells_of_its_own_leaves_the_frame():
         return call, [(X, 1), (X, 2)]
 
     same(program)
+
+
+# --- generators that nobody holds any more are closed, and their `finally` runs -----------------------------
+def noted(log):
+    try:
+        yield from range(3)
+    finally:
+        log.append("closed")
+
+
+def outer(log):
+    try:
+        yield from noted(log)
+    finally:
+        log.append("outer")
+
+
+def left_by_break(x, log):
+    for k in noted(log):
+        x = x + k
+        if k == 1:
+            break
+    log.append("after loop")
+    return x
+
+
+def left_in_helper(x, log):
+    def helper():
+        stream = noted(log)
+        return next(stream) + next(stream)
+
+    y = x + helper()
+    log.append("after helper")
+    return y
+
+
+def rebound_and_returned(x, log):
+    stream = noted(log)
+    next(stream)
+    stream = None
+    log.append("rebound")
+    other = noted(log)
+    return x + next(other), other
+
+
+def held_by_list(x, log):
+    stream = noted(log)
+    next(stream)
+    items = [stream]
+    del stream
+    log.append("held")
+    items.clear()
+    log.append("gone")
+    return x + 1
+
+
+def held_by_iterators(x, log):
+    a, *rest = (k for k in noted(log))
+    pairs = zip(noted(log), noted(log))
+    next(pairs)
+    log.append(any(k == 1 for k in noted(log)))
+    return x + a
+
+
+def delegating(x, log):
+    stream = outer(log)
+    next(stream)
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [left_by_break, left_in_helper, rebound_and_returned, held_by_list, held_by_iterators, delegating],
+)
+def test_dropped_generators_are_closed(function):
+    def program():
+        log = []
+
+        def run(x):
+            result = function(x, log)
+            return result[0] if isinstance(result, tuple) else result
+
+        return run, [(torch.ones(2),), (torch.ones(2),)], lambda: list(log)
+
+    same(program)

@@ -4,9 +4,10 @@ Goes in: a call of a generator function.  Comes out: `next`, `send`, `throw` and
 Mirrors `torch/_dynamo/variables/functions.py` (LocalGeneratorObjectVariable).  Taught in chapter 06.
 """
 
+import sys
 import types
 
-from .base import ObservedException, VariableTracker
+from .base import ObservedException, VariableTracker, unsupported
 
 
 class GeneratorVariable(VariableTracker):
@@ -16,6 +17,7 @@ class GeneratorVariable(VariableTracker):
         super().__init__()
         self.frame = frame
         frame.run_prologue()
+        frame.output.generators.append(self)
         self.started = self.finished = self.running = False
 
     def python_type(self):
@@ -62,6 +64,7 @@ class GeneratorVariable(VariableTracker):
         self.started, self.running, frame.yielded = True, True, None
         try:
             if thrown is not None:
+                frame.push(tx.build(None))  # as the value that the yield gets
                 frame.unwind(frame.current, thrown)
             frame.run_until_return()
         except ObservedException as observed:
@@ -129,6 +132,25 @@ class GeneratorVariable(VariableTracker):
 
     def __repr__(self):
         return f"GeneratorVariable({self.frame.code.co_qualname})"
+
+
+def close_dropped(tx):
+    """CPython closes a generator when nobody holds it any more.  Who holds its tracker here, holds it there."""
+    generators, k = tx.output.generators, 0
+    while k < len(generators):
+        if not generators[k].finished and sys.getrefcount(generators[k]) != NOBODY_ELSE:
+            k += 1
+            continue
+        generator, k = generators.pop(k), 0  # what it held may be gone too
+        if not generator.finished and generator.started and generator.frame.current.exc is not None:
+            try:
+                generator.method_close(tx)
+            except ObservedException as observed:
+                unsupported("object with a finalizer", f"{generator!r} raises {observed.variable!r} when it dies")
+        generator.frame.release()
+
+
+NOBODY_ELSE = 2  # references: the list, and the argument of getrefcount
 
 
 def exhausted_generator():
