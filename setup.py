@@ -1,13 +1,14 @@
-"""The one thing that pyproject.toml cannot say in a stable way: the C extension."""
+"""The one thing that pyproject.toml cannot say in a stable way: the C extensions."""
 
 from setuptools import Extension, setup
 
 setup(
     ext_modules=[
         Extension(
-            "minicompile.dynamo._eval_frame",
-            ["minicompile/dynamo/_eval_frame.c"],
+            f"minicompile.dynamo.{name}",
+            [f"minicompile/dynamo/{name}.c"],
             extra_compile_args=["-O3", "-g", "-std=c11", "-Wall"],
         )
+        for name in ("_eval_frame", "_guards")
     ]
 )

@@ -12,8 +12,9 @@ if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <
         "minicompile reads CPython's bytecode and frames, and supports CPython 3.11, 3.12 and 3.13; "
         f"this is {sys.implementation.name} {sys.version.split()[0]}"
     )
-_hook = pathlib.Path(__file__).parent / "dynamo" / "_eval_frame"
-if not any(_hook.with_name(_hook.name + suffix).exists() for suffix in importlib.machinery.EXTENSION_SUFFIXES):
+_dynamo = pathlib.Path(__file__).parent / "dynamo"
+_suffixes = importlib.machinery.EXTENSION_SUFFIXES
+if not all(any((_dynamo / (name + s)).exists() for s in _suffixes) for name in ("_eval_frame", "_guards")):
     raise ImportError(
         f"minicompile's frame hook is not built for this Python ({sys.executable}): "
         "run `make setup`, or `pip install -e .` with it, in the source folder"

@@ -265,6 +265,7 @@ def capture_frame(options, code, function, arguments, state):
         try:
             instructions = translator.run()
         except RestartAnalysis as restart:
+            output.guards.examples.clear()
             attempts += 1
             if options.fullgraph:
                 raise OnlyError(original_error(translator, restart)) from None
