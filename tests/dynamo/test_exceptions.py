@@ -234,3 +234,11 @@ def test_bad_except_clauses_and_errors_on_the_way_out():
 
     same(lambda: (f, [(X, 1), (X, 2)]))
     same(lambda: (contexts, [(X, 1), (X, 2)]), fullgraph=False)
+
+
+def test_an_exception_with_computed_text_leaves_the_frame():
+    def f(x, items):
+        assert not items, ",".join(map(str, items)).split(",")[0]
+        return x + 1
+
+    same(lambda: (f, [(X, [1, 2]), (X, [])]), fullgraph=False)

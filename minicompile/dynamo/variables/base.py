@@ -208,7 +208,8 @@ class LazyVariable(VariableTracker):
         return repr(self.variable) if self.variable is not None else f"LazyVariable({self.source and self.source.name})"
 
     def __str__(self):
-        return str(self.variable) if self.variable is not None else f"`{self.source.name}`"
+        untouched = self.variable is None and self.source is not None
+        return f"`{self.source.name}`" if untouched else str(self.realize())
 
 
 def _delegate(name):
