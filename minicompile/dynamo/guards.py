@@ -145,7 +145,8 @@ class GuardSet:
         self.examples = {}  # source -> the tensor there during capture; gone when the check is built
 
     def add(self, kind, source, expected=None, user_location=""):
-        key = (kind, source, id(expected) if kind in ("is", "code", "type") else repr(expected))
+        told_apart = hex if type(expected) is int else repr  # a huge number has no decimal text
+        key = (kind, source, id(expected) if kind in ("is", "code", "type") else told_apart(expected))
         self.guards.setdefault(key, Guard(kind, source, expected, user_location))
 
     def add_alias(self, sources, same, user_location=""):
@@ -249,7 +250,7 @@ def tensor_difference(guard, properties):
     raise AssertionError(f"{guard} holds")
 
 
-GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
 def frame_arguments(code):
@@ -312,8 +313,9 @@ class GuardWriter:
             values = [self.value(s) for s in guard.sources]
             return " is ".join(values) if guard.same else f"all_distinct({', '.join(values)})"
         subject, expected = self.value(guard.source), guard.expected
-        spelled = repr(expected) if type(expected) in INLINE_VALUES else self.bind(expected, "expected")
-        if guard.kind == "equals" and type(expected) in INLINE_VALUES:
+        inline = type(expected) in INLINE_VALUES and not (type(expected) is int and expected.bit_length() > 64)
+        spelled = repr(expected) if inline else self.bind(expected, "expected")
+        if guard.kind == "equals" and inline:
             if expected is None or isinstance(expected, bool):
                 return f"{subject} is {spelled}"
             same = f"{subject} is {self.bind(expected, 'expected')}"  # what a model keeps is mostly the same object

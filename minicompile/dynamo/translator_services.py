@@ -4,12 +4,13 @@ Goes in: Python values and trackers.  Comes out: trackers.  Mirrors the helper m
 `torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
 """
 
+import builtins
 import operator
 
 from .. import errors
 from . import builder
 from .source import ConstantSource, ItemSource
-from .variables.base import NotConstant, ObservedException, VariableTracker
+from .variables.base import NotConstant, ObservedException, VariableTracker, unsupported
 from .variables.varying import VaryingVariable
 
 
@@ -54,6 +55,8 @@ class TranslatorServices:
 
     def load_global(self, name):
         """A global as the running frame sees it: pending write, module global, then builtin."""
+        if self.output.known(self.globals_dict) in self.side_effects.mutated_containers:
+            unsupported("introspection", f"the global `{name}` is read after globals() was changed as a dict")
         pending = self.side_effects.load_global(self.globals_dict, name)
         if pending is not None:
             if pending is self.side_effects.DELETED:
@@ -61,8 +64,8 @@ class TranslatorServices:
             return pending
         if name in self.globals_dict:
             return self.output.lazy(self.globals_dict[name], self.global_source(name))
-        builtins = self.globals_dict.get("__builtins__")
-        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        namespace = self.globals_dict.get("__builtins__", builtins)
+        table = namespace if isinstance(namespace, dict) else vars(namespace)
         self.output.guard("lacks_key", self.globals_of_frame(), name)
         if name not in table:
             self.raise_observed(NameError, f"name '{name}' is not defined")

@@ -24,14 +24,27 @@ test_unpack_ex test_userdict test_userlist test_userstring test_weakref test_wea
 
 # A few seconds together, and something of every kind: what the unit tests run.
 FAST = """
-test_augassign test_binop test_bool test_contains test_decorators test_dictcomps test_extcall test_genexps
-test_generator_stop test_keywordonlyarg test_listcomps test_opcodes test_raise test_scope test_setcomps test_super
-test_unpack test_unpack_ex test_with
+test_augassign test_binop test_dictcomps test_keywordonlyarg test_unary
 """.split()
 
 # What is about the frame, the bytecode or the count of references themselves: test id (without "test.") -> why.
 VECTORCALL = "sets the C vectorcall slot of a function, whose code then says nothing of what a call does"
+REUSE = "counts how often one tuple is used again by enumerate(): memory, not values"
 LEFT_OUT = {
+    **{
+        f"test_enumerate.{name}.test_tuple_reuse": REUSE
+        for name in (
+            "EnumerateTestCase",
+            "EnumerateStartTestCase",
+            "SubclassTestCase",
+            "TestBig",
+            "TestEmpty",
+            "TestStart",
+            "TestLongStart",
+            "TestReversed",
+        )
+    },
+    "test_enumerate.TestReversed.test_bug1229429": "compares counts of references",
     "test_call.TestPEP590.test_setvectorcall": VECTORCALL,
     "test_call.TestPEP590.test_setvectorcall_load_attr_specialization_deopt": VECTORCALL,
     "test_call.TestPEP590.test_setvectorcall_load_attr_specialization_skip": VECTORCALL,

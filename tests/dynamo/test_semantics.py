@@ -614,3 +614,81 @@ def test_super_finds_an_argument_that_is_not_read_again():
 
     want, got = both(lambda x: (x, Meta("Made", (), {"a": 1}).a), X)
     assert want[1] == got[1]
+
+
+class Index:
+    def __index__(self):
+        return 3
+
+
+def test_what_counts_and_indexes_as_in_cpython():
+    class Number(int):
+        def __index__(self):
+            return 8
+
+    def f(x):
+        import operator
+
+        huge = 10**5000
+        return x, "ab".__mul__(Index()), b"a" * Index(), operator.index(Number(7)), operator.index(Index()), huge % 7
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:]
+    want, got = both(lambda x, huge: (x, huge % 7), X, 10**5000)
+    assert want[1] == got[1]
+
+
+def test_super_of_what_is_no_class_or_no_instance():
+    def f(x):
+        found = []
+        for arguments in ((1, int), (int, "text"), (dict, [])):
+            try:
+                super(*arguments)
+            except TypeError as error:
+                found.append(str(error))
+        return x, found
+
+    want, got = both(f, X)
+    assert want[1] == got[1] and len(got[1]) == 3
+
+
+def test_globals_changed_as_a_dict():
+    space = {"__name__": "space"}
+    exec("def inner():\n    return len([1, 2])", space)
+
+    def f(x):
+        before = space["inner"]()
+        space["len"] = lambda value: 7
+        try:
+            return x, before, space["inner"]()
+        finally:
+            del space["len"]
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:] == (2, 7)
+
+
+def test_an_os_error_with_a_new_of_its_own():
+    class Own(OSError):
+        def __new__(cls, message, extra):
+            made = OSError.__new__(cls, message)
+            made.extra = extra
+            return made
+
+    def f(x):
+        try:
+            raise Own("text", 1)
+        except Own as error:
+            return x, error.args, error.extra, [].append.__qualname__
+
+    want, got = both(f, X)
+    assert want[1:] == got[1:]
+
+
+def test_a_guard_that_divides_by_a_number_that_is_zero_now():
+    def f(x, a, b):
+        return x + 1, a % b if b else 0
+
+    compiled = minicompile.compile(f, backend="eager")
+    for numbers in ((5, 3), (7, 4), (8, 0), (9, 5), (6, 0)):
+        assert compiled(X, *numbers)[1] == f(X, *numbers)[1]

@@ -297,9 +297,20 @@ class SuperVariable(VariableTracker):
 def make_super(tx, *args):
     """`super()` or `super(cls, instance)`."""
     if not args:
+        if not tx.code.co_argcount or "__class__" not in tx.cells:
+            text = "super(): __class__ cell not found" if tx.code.co_argcount else "super(): no arguments"
+            tx.raise_observed(RuntimeError, text)
         first = tx.code.co_varnames[0]
         args = tx.cells["__class__"].load(tx), tx.locals[first] if first in tx.locals else tx.cells[first].load(tx)
     if len(args) != 2:
         unsupported("builtin on an unknown value", "`super(cls)` with one argument")
     cls, instance = args[0].realize(), args[1].realize()
-    return SuperVariable(cls.as_python_constant(), instance)
+    if not issubclass(cls.python_type(), type):
+        tx.raise_observed(TypeError, f"super() argument 1 must be a type, not {cls.python_type().__name__}")
+    value = cls.as_python_constant()
+    if value not in instance.python_type().__mro__:
+        if not issubclass(instance.python_type(), type) or value not in instance.as_python_constant().__mro__:
+            unsupported(
+                "builtin on an unknown value", f"`super({value.__name__}, ...)` of what may be no instance of it"
+            )
+    return SuperVariable(value, instance)

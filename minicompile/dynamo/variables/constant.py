@@ -198,6 +198,13 @@ class ConstantVariable(BuiltinObject):
 
         return tx.fold(operator.getitem, [self, tx.build(plain(tx, index))], {})
 
+    def method___mul__(self, tx, other):
+        """`"ab" * count` where the count is an object with `__index__`."""
+        sequence = isinstance(self.value, (str, bytes)) and hasattr(other.python_type(), "__index__")
+        return tx.fold(operator.mul, [self, tx.call(operator.index, other)], {}) if sequence else NOT_IMPLEMENTED
+
+    method___rmul__ = method___mul__
+
     def method___mod__(self, tx, other):
         if isinstance(self.value, str):
             return tx.call_polyfill(text.percent, self, other)
@@ -216,6 +223,7 @@ class ConstantVariable(BuiltinObject):
         return f"ConstantVariable({self.value!r})"
 
 
+NOT_IMPLEMENTED = ConstantVariable(NotImplemented)
 NONE, TRUE, FALSE = ConstantVariable(None), ConstantVariable(True), ConstantVariable(False)
 
 

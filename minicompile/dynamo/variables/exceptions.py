@@ -113,6 +113,9 @@ class ExceptionVariable(UserDefinedObjectVariable):
         for name in kwargs:
             if name not in allowed:
                 tx.raise_observed(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
+        new = type_lookup(self.cls, "__new__").attribute
+        if issubclass(self.cls, OSError) and not isinstance(new, types.BuiltinFunctionType):
+            return tx.build(None)  # `__new__` has set everything
         if issubclass(self.cls, PARTICULAR):
             make_real(tx, self.cls, args, kwargs)  # complains
         self.args = list(args)

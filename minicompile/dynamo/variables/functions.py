@@ -327,8 +327,10 @@ class BuiltinMethodVariable(VariableTracker):
     def var_getattr(self, tx, name):
         if name == "__self__":
             return self.instance
-        if name in ("__name__", "__qualname__"):
+        if name == "__name__":
             return tx.build(self.name)
+        if name == "__qualname__":
+            return tx.build(f"{self.instance.python_type().__qualname__}.{self.name}")
         return super().var_getattr(tx, name)
 
     def children(self):

@@ -218,7 +218,12 @@ def index(tx, value):
     if not type_lookup(value.python_type(), "__index__"):
         kind = value.python_type().__name__
         tx.raise_observed(TypeError, f"'{kind}' object cannot be interpreted as an integer")
-    return value.call_method(tx, "__index__", [], {})
+    if issubclass(value.python_type(), int):
+        unsupported("builtin on an unknown value", "operator.index() of an int that is more than an int")
+    made = value.call_method(tx, "__index__", [], {}).realize()
+    if made.python_type() is not int:
+        unsupported("builtin on an unknown value", f"__index__ returns a {made.python_type().__name__}")
+    return made
 
 
 def power(tx, base, exponent, mod=None):

@@ -39,11 +39,13 @@ def type_of(tx, /, *args, **kwargs):
     return tx.build(args[0].python_type())
 
 
-def flatten(tx, classes):
+def flatten(tx, classes, depth=0):
     """The classes of `isinstance(x, classes)`: one, a union, or nested tuples of them."""
     if isinstance(classes, tuple) or typing.get_origin(classes) in (typing.Union, types.UnionType):
         for part in classes if isinstance(classes, tuple) else classes.__args__:
-            yield from flatten(tx, part)
+            if depth > 100:
+                unsupported("deep recursion", "isinstance() of tuples in tuples in tuples")
+            yield from flatten(tx, part, depth + 1)
     else:
         yield type(None) if classes is None else classes
 
