@@ -10,8 +10,6 @@ import sys
 
 import corpus
 import torch
-from torch._dynamo.convert_frame import ConvertFrame
-from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
 from minicompile.testing import CompileCounter
 
@@ -28,6 +26,9 @@ def recorded():
 
 def torch_counts(example):
     """What torch.compile does with an example.  Its counter leaves out breaks at branches: its log is counted."""
+    from torch._dynamo.convert_frame import ConvertFrame
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
     breaks, given_up = [], []
     log_graph_break, convert_frame = InstructionTranslatorBase.log_graph_break, ConvertFrame.__call__
 

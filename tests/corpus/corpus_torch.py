@@ -344,12 +344,7 @@ def disable_torch_function(x):
 
 # --- higher-order and the rest --------------------------------------------------------------------------
 @example("torch.* with callables")
-def cond_of_tensors(x):
-    return torch.cond(x.sum() > 0, lambda t: t + 1, lambda t: t - 1, (x,))
-
-
-@example("torch.* with callables")
-def flex_free_functions(x):
+def tree_map_of_tensors(x):
     return torch.utils._pytree.tree_map(lambda t: t * 2, {"a": x, "b": [x]})["b"][0]
 
 
