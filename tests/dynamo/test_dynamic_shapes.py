@@ -71,6 +71,7 @@ def test_sizes_that_must_agree_become_one():
         lambda x: x.reshape(-1).numel() * 2 + x.dim(),
         lambda x: (x + 1, *x.shape, x.shape[0] + 1, len(x), x.stride()[0], x.numel(), max(x.shape[0], 2)),
         lambda x: x.new_zeros(x.shape[0] * 2, 3),
+        lambda x: (x + 1, x.shape[1] == 4, hash(x.shape[1]), x.shape[1:] == (4,)),
         lambda x: x[x.shape[0] - 1],
         lambda x: {"x": x + 1, "n": x.shape[0], "half": x.shape[0] / 2, "negative": -x.shape[0]},
         lambda x: x.expand(3, *x.shape).permute(2, 0, 1).reshape(4, -1),
@@ -178,3 +179,7 @@ def test_a_recompile_says_which_size_changed():
     reason = minicompile.record.compilations[-1].recompile_reason
     line = double.__code__.co_firstlineno + 1
     assert reason.startswith("x.shape[1]: was 8, is 9 (") and f"test_dynamic_shapes.py:{line}" in reason
+
+
+def test_a_size_that_became_known_is_a_number():
+    run(lambda x: (x + 1, x.shape == (4, 3), hash(x.shape) == hash((4, 3))), [(torch.ones(4, 3),)], 1, dynamic=True)

@@ -90,7 +90,7 @@ class TensorVariable(VariableTracker):
         result = getattr(self.fake, name)(*arguments, **(keywords or {}))
         if is_symbolic(result):
             return graph_call(tx, name, [self, *map(tx.build, arguments)], {}, op="call_method")
-        if isinstance(result, tuple) and any(map(is_symbolic, result)):
+        if isinstance(result, tuple) and any(isinstance(number, torch.SymInt) for number in result):
             return tx.build_sequence(type(result), [self.metadata(tx, name, [d]) for d in range(len(result))])
         return tx.build(result)
 
