@@ -557,8 +557,6 @@ TRANSFORMS = {
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transform(name, backend):
     fn, *args = TRANSFORMS[name]
-    if backend == "aot_eager" and "random" in name:
-        pytest.skip("aot draws its own numbers")
     check(fn, *args, backend=backend, aliasing=False)
 
 
