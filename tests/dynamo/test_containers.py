@@ -790,3 +790,13 @@ def test_a_sort_that_fails_leaves_the_list_half_sorted():
     check(
         fn, X, [2, 0, "enter", 2, 1], [3, 1, 2], compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True
     )
+
+
+def test_removing_what_is_not_in_a_deque_says_what():
+    def fn(x, q):
+        try:
+            q.remove("k")
+        except ValueError as error:
+            return x + 1, str(error)
+
+    check(fn, X, deque([1]), compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True)

@@ -274,7 +274,7 @@ class ListVariable(MutableSequence):
 
 class DequeVariable(MutableSequence):
     cls = base = collections.deque
-    not_found = "deque.remove(x): x not in deque"
+    not_found = "{!r} is not in deque"
     generation = 0  # of its structure: the iterators of another one have ended
 
     @property
