@@ -1,4 +1,4 @@
-"""Hugging Face architectures beside the zoo: two calls against eager, graphs and breaks against torch.compile.
+"""Hugging Face architectures beside the zoo: two calls against eager, graphs and breaks against torch.compile."""
 
 import json
 import pathlib
