@@ -26,7 +26,6 @@ BREAK = {
     "CHECK_EG_MATCH": "except*",
     "PREP_RERAISE_STAR": "except*",
     "CALL_INTRINSIC_2": "type parameters",
-    "CLEANUP_THROW": "generators that run by themselves",
     **dict.fromkeys(("BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE"), "coroutines"),
     "ASYNC_GEN_WRAP": "coroutines",
     **dict.fromkeys(("STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "LOAD_CLASSDEREF"), "bodies of classes"),
