@@ -95,8 +95,12 @@ def test_every_file_opens_with_a_docstring():
 
 
 def test_helper_modules_of_the_tests_have_names_of_their_own():
-    """The test folders are all on the path (pyproject.toml), so that helpers are imported by their bare names."""
+    """The test folders are on the path (pyproject.toml), so that helpers are imported by their bare names.
+
+    A folder with an `__init__.py` is a package, which is imported as such.
+    """
     helpers = [path for path in (ROOT / "tests").rglob("*.py") if not re.match("test_|conftest", path.name)]
+    helpers = [path for path in helpers if not (path.parent / "__init__.py").exists()]
     names = Counter(path.name for path in helpers)
     assert not [name for name, count in names.items() if count > 1]
     folders = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["pythonpath"]
