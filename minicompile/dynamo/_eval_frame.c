@@ -112,6 +112,7 @@ static Py_ssize_t extra_index = -1;
 static int n_active; /* threads with a callback: while it is above 0 the hook is installed */
 static int always_call;
 static _PyFrameEvalFunction previous_eval;
+static _PyFrameEvalFunction covering; /* a tool that was installed over the hook: frames reach the hook through it */
 
 static void
 extra_free(void *p) /* CPython calls this with NULL too */
@@ -440,13 +441,16 @@ swap_callback(PyObject *callback)
     PyInterpreterState *interpreter = PyInterpreterState_Get();
     if (!tls_stack_known)
         find_stack_bounds();
-    if (old == NULL && callback != NULL && n_active++ == 0) {
-        previous_eval = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (old == NULL && callback != NULL && n_active++ == 0 && current != eval_hook && current != covering) {
+        previous_eval = current;
         _PyInterpreterState_SetEvalFrameFunc(interpreter, eval_hook);
     }
-    if (old != NULL && callback == NULL && --n_active == 0
-            && _PyInterpreterState_GetEvalFrameFunc(interpreter) == eval_hook) /* not if another tool took over */
-        _PyInterpreterState_SetEvalFrameFunc(interpreter, previous_eval);
+    if (old != NULL && callback == NULL && --n_active == 0) {
+        covering = current == eval_hook ? NULL : current;
+        if (covering == NULL)
+            _PyInterpreterState_SetEvalFrameFunc(interpreter, previous_eval);
+    }
     tls_callback = callback;
     return old;
 }

@@ -46,7 +46,7 @@ item(PyObject *container, PyObject *key)
 static PyObject * /* new reference */
 call(Step *step, PyObject **registers)
 {
-    PyObject *few[8], **arguments = step->n <= 8 ? few : PyMem_New(PyObject *, step->n);
+    PyObject *few[8] = {NULL}, **arguments = step->n <= 8 ? few : PyMem_New(PyObject *, step->n);
     if (arguments == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < step->n; i++)

@@ -368,6 +368,22 @@ def test_torch_compile_inside_ours_and_ours_inside_torch_compile():
         assert outer(torch.ones(1)).item() == 40
 
 
+def test_torch_compile_called_in_eager_inside_ours():
+    """Its hook lies over ours, and ours is switched off and on beneath it: they must not call each other for ever."""
+    torch._dynamo.reset()
+    theirs = torch.compile(helper, backend="eager")
+    theirs(torch.ones(1))
+
+    @minicompile.disable(recursive=False)
+    def call(x):
+        return theirs(x)
+
+    ours = minicompile.compile(lambda x: call(x + 1) * 10, backend="eager")
+    for _ in range(3):
+        assert ours(torch.ones(1)).item() == 40
+        assert theirs(torch.ones(1)).item() == 2
+
+
 # --- copies and questions about the function ------------------------------------------------------------
 class Scale(torch.nn.Module):
     def __init__(self):
