@@ -88,9 +88,9 @@ class SymNodeVariable(VariableTracker):
 
 
 def is_arithmetic(operands):
-    """Numbers, of which one at least is symbolic."""
+    """Numbers, of which one at least is symbolic (a bool is none: SymPy does not compare it with numbers)."""
     return any(isinstance(v, SymNodeVariable) for v in operands) and all(
-        isinstance(v, SymNodeVariable) or (isinstance(v, ConstantVariable) and isinstance(v.value, (int, float)))
+        isinstance(v, SymNodeVariable) or (isinstance(v, ConstantVariable) and type(v.value) in (int, float))
         for v in operands
     )
 
