@@ -12,10 +12,13 @@ if not _is_worker:
     os.environ["MINICOMPILE_CACHE_DIR"] = _cache.name
 
 import torch  # noqa: E402
+from torch._dynamo.eval_frame import TorchPatcher  # noqa: E402
 
 import minicompile  # noqa: E402
 from minicompile import config, record  # noqa: E402
 
+# The first torch.compile of a process changes optimizers and distributions for good: no test may depend on its turn.
+TorchPatcher.patch = staticmethod(lambda: None)
 config.strict = True
 config.verify_ir = True
 torch.set_num_threads(1 if _is_worker else torch.get_num_threads())  # the workers share the cores
@@ -28,6 +31,8 @@ def fresh_start(request):
     torch.manual_seed(0)
     yield
     assert config.strict and config.verify_ir, "a test changed config for good: use config.patch"
+    left_on, _ = torch.is_grad_enabled(), torch.set_grad_enabled(True)
+    assert left_on, "a test left the grad mode switched off"
     expected = request.node.get_closest_marker("graph_errors") is not None
     assert expected or not record.counters["graph_errors"], "a compiled graph raised, and eager covered it up"
 

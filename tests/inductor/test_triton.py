@@ -21,6 +21,7 @@ import minicompile  # noqa: E402
 from minicompile import config, inductor, record  # noqa: E402
 from minicompile.aot.decompositions import decomposition_table  # noqa: E402
 from minicompile.inductor.codegen import triton, triton_interpret, triton_launch, triton_tiles  # noqa: E402
+from minicompile.inductor.indexing import hint  # noqa: E402
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -302,7 +303,7 @@ def test_training_step_of_a_small_model():
 
 
 def test_symbolic_sizes_are_kernel_arguments():
-    """What the wrapper will do once it has symbolic sizes: pass them behind the tensors."""
+    """As the wrapper does: they are passed behind the tensors."""
     x = torch.randn(37, 53)
     for function in (lambda x: [x.sum(0)], lambda x: [x.t() + 1], lambda x: [x.sum()]):
         table = decomposition_table()
@@ -312,11 +313,9 @@ def test_symbolic_sizes_are_kernel_arguments():
         kernel = triton.make_kernel(group, groups, {})
         text = kernel.text.replace("@NAME@", "kernel_0")
         namespace = triton_launch.module('device = torch.device("cpu")\n' + text)
-        size = groups.graph.inputs["arg0"].size
-        values = {str(s): n for s, n in zip(size, x.shape, strict=True)} | {"arg0": x}
         (want,) = function(x)
-        values[group.names[0]] = torch.empty_strided(want.shape, want.stride())
-        namespace["kernel_0"](*[values[name] for name in kernel.params])
+        values = {"arg0": x, group.names[0]: torch.empty_strided(want.shape, want.stride())}
+        namespace["kernel_0"](*[values[name] for name in kernel.params], *map(hint, kernel.numbers))
         torch.testing.assert_close(values[group.names[0]], want, rtol=1e-4, atol=1e-4)
         assert "i64" in kernel.types and "37" not in text and "53" not in text
 

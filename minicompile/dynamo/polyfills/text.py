@@ -72,9 +72,8 @@ def percent(template, values):
     if any(key is not None for _, key, _, _ in found):
         if isinstance(values, (tuple, str)) or not hasattr(values, "__getitem__"):
             raise TypeError("format requires a mapping")
-        return percent_of_constants(
-            plain_text(template), {key: converted(values[key], kind) for _, key, _, kind in found}
-        )
+        made = [converted(values[key], kind) for _, key, _, kind in found]
+        return percent_of_constants(plain_text(template), tuple(made))
     given, made = list(values) if isinstance(values, tuple) else [values], []
     for _, _, stars, kind in found:
         for expected in ["d"] * stars + [kind]:
