@@ -4,6 +4,7 @@ Goes in: the hook's question `(code, function, arguments)`.  Comes out: `(new co
 time) or False (never ask again).  Mirrors `torch/_dynamo/eval_frame.py` and `convert_frame.py`.  Taught in chapter 01.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -144,7 +145,7 @@ class FrameState:
         self.compiled = []  # [(CompileOptions, guard check)], oldest first
         self.history = []  # texts of recompile reasons
         self.varying = {}  # source -> None: what changed between the rounds of a loop
-        self.sizes = SizeHistory()
+        self.sizes = collections.defaultdict(SizeHistory)  # for each CompileOptions
 
 
 frame_states = CodeTable()

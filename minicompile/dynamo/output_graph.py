@@ -51,7 +51,7 @@ class OutputGraph:
         self.watch = compile_options.watch
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
         self.nested = []  # the NestedGraphs under construction, outermost first
-        self.sizes = SymbolicSizes(compile_options.dynamic, state.sizes, state.varying)
+        self.sizes = SymbolicSizes(compile_options.dynamic, state.sizes[compile_options], state.varying)
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
         self.guards = GuardSet()

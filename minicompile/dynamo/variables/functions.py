@@ -165,6 +165,8 @@ class NestedFunctionVariable(FunctionVariable):
             return tx.build_tuple(self._cells) if self._cells else tx.build(None)
         if name == "__annotations__":
             return tx.build_dict(self.annotations or {})
+        if name == "__type_params__" and hasattr(types.FunctionType, name):
+            return tx.build(())  # a generic function is no captured instruction
         if name == "__get__":
             return BuiltinMethodVariable(self, "__get__")
         if name == "__dict__":
