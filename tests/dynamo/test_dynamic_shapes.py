@@ -183,3 +183,12 @@ def test_a_recompile_says_which_size_changed():
 
 def test_a_size_that_became_known_is_a_number():
     run(lambda x: (x + 1, x.shape == (4, 3), hash(x.shape) == hash((4, 3))), [(torch.ones(4, 3),)], 1, dynamic=True)
+
+
+def test_min_and_max_give_one_of_their_arguments():
+    x = torch.ones(3)
+    run(lambda x, n: x * max(n, 2) + min(n, 7), [(x, n) for n in (3, 5, 9, 4)], graphs=2)
+    compiled = minicompile.compile(lambda n, x: (max(0.5, n), x + 1), backend="eager", dynamic=True)
+    for n in (3, 5):
+        result = compiled(n, x)[0]
+        assert result == n and type(result) is int

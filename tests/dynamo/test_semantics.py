@@ -692,3 +692,27 @@ def test_a_guard_that_divides_by_a_number_that_is_zero_now():
     compiled = minicompile.compile(f, backend="eager")
     for numbers in ((5, 3), (7, 4), (8, 0), (9, 5), (6, 0)):
         assert compiled(X, *numbers)[1] == f(X, *numbers)[1]
+
+
+def test_a_mode_that_refuses_its_argument_is_not_switched():
+    def f(x):
+        try:
+            with torch.set_grad_enabled(0):
+                pass
+        except TypeError:
+            return x + 1
+        return x + 2
+
+    assert torch.equal(minicompile.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2)))
+    assert torch.is_grad_enabled()
+
+
+def test_what_is_no_index():
+    def f(x, key):
+        try:
+            return [1, 2][key], x + 1
+        except TypeError as error:
+            return str(error), x + 1
+
+    for key in ([1], 1.5, "a", None, (0,)):
+        assert minicompile.compile(f, backend="eager")(torch.ones(2), key)[0] == f(torch.ones(2), key)[0]

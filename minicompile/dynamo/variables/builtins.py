@@ -45,7 +45,10 @@ HANDLERS = {
 
 def is_graph_arithmetic(function, args, kwargs):
     """Whether the call is a graph operation on numbers that change from call to call."""
-    return function in GRAPH_FUNCTIONS and not kwargs and is_arithmetic([a.realize() for a in args])
+    if function not in GRAPH_FUNCTIONS or kwargs or not is_arithmetic([a.realize() for a in args]):
+        return False
+    # The graph's min and max take two numbers and give a float if one is: Python gives one of the two, as it is.
+    return function not in (min, max) or len(args) == 2 and all(a.python_type() is int for a in args)
 
 
 class BuiltinVariable(VariableTracker):

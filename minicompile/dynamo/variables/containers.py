@@ -64,6 +64,9 @@ class Sequence(BuiltinObject):
         return SequenceIterator(self, len(self.items) - 1, -1)
 
     def method___getitem__(self, tx, index):
+        cls = index.python_type()
+        if cls is not slice and not hasattr(cls, "__index__"):
+            tx.raise_observed(TypeError, f"{self.base.__name__} indices must be integers or slices, not {cls.__name__}")
         index = plain(tx, index)
         with as_observed(tx):
             found = self.items[index]

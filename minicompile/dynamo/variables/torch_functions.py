@@ -173,9 +173,11 @@ def mode_call(tx, function, args, kwargs):
     named = {k: v.as_python_constant() for k, v in kwargs.items()}
     if function in MODES:
         before = MODES[function](*constants)
+        result = tx.fold_python(function, constants, named)  # which may refuse the arguments
         tx.side_effects.set_mode(function, before, tuple(constants))
         tx.output.create_node("call_function", function, tuple(constants))
-    elif function in GUARDED_READERS and GUARDED_READERS[function] not in tx.side_effects.modes:
+        return result
+    if function in GUARDED_READERS and GUARDED_READERS[function] not in tx.side_effects.modes:
         tx.guard("equals", CallSource(ConstantSource(function, function.__name__), operator.call), function())
     return tx.fold_python(function, constants, named)
 
