@@ -716,3 +716,12 @@ def test_what_is_no_index():
 
     for key in ([1], 1.5, "a", None, (0,)):
         assert minicompile.compile(f, backend="eager")(torch.ones(2), key)[0] == f(torch.ones(2), key)[0]
+
+
+def test_views_of_dicts_compare_with_sets_only():
+    def f(x, d):
+        keys, items = d.keys(), d.items()
+        same = keys == [1], keys == {1}, keys == {1: 5}.keys(), keys != [1], items == [(1, 2)], items == {(1, 2)}
+        return same, keys & [1, 3], x + 1
+
+    assert minicompile.compile(f, backend="eager")(torch.ones(2), {1: 2})[:2] == f(torch.ones(2), {1: 2})[:2]

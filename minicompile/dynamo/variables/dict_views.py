@@ -10,7 +10,10 @@ import types
 from ..builder import wraps
 from ..source import CallSource
 from .base import unsupported
-from .constant import BuiltinObject
+from .constant import COMPARISONS, BuiltinObject, ConstantVariable
+
+COMPARISON_METHODS = {f"__{name}__" for name in COMPARISONS}
+SETS = (set, frozenset, type({}.keys()), type({}.items()))  # a view is equal to nothing else
 
 
 class DictView(BuiltinObject):
@@ -62,6 +65,8 @@ class DictView(BuiltinObject):
             return super().call_method(tx, name, args, kwargs)
         from .sets import SetVariable
 
+        if name in COMPARISON_METHODS and not issubclass(args[0].python_type(), SETS):
+            return ConstantVariable(NotImplemented)
         args = [tx.call(set, a) if not isinstance(a.realize(), SetVariable) else a for a in args]
         return SetVariable.of(tx, self.unpack(tx)).call_method(tx, name, args, kwargs)
 
