@@ -56,7 +56,7 @@ end-to-end: setup
 	$(BIN)/python -m pytest -n $(JOBS) tests/end_to_end
 
 # Random programs, eager against compiled, for FUZZ_MINUTES; another SEED, other programs.
-FUZZ_MINUTES ?= 6
+FUZZ_MINUTES ?= 2
 SEED ?= 1
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --seed $(SEED) --processes $(JOBS)
