@@ -143,7 +143,7 @@ class UnknownSize(Exception):
 
 def hint_of(env, symbol):
     """The value of a ShapeEnv symbol during capture."""
-    known = getattr(env, "backed_var_to_val", None) or env.var_to_val  # torch 2.12 renamed it
+    known = getattr(env, "backed_var_to_val", None) or env.var_to_val  # its older name
     return int(known[symbol])
 
 

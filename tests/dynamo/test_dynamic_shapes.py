@@ -71,6 +71,7 @@ def test_sizes_that_must_agree_become_one():
         lambda x: x.reshape(-1).numel() * 2 + x.dim(),
         lambda x: (x + 1, *x.shape, x.shape[0] + 1, len(x), x.stride()[0], x.numel(), max(x.shape[0], 2)),
         lambda x: x.new_zeros(x.shape[0] * 2, 3),
+        lambda x: x + x.size(dim=0) + x.stride(dim=0),
         lambda x: (x + 1, x.shape[1] == 4, hash(x.shape[1]), x.shape[1:] == (4,)),
         lambda x: x[x.shape[0] - 1],
         lambda x: {"x": x + 1, "n": x.shape[0], "half": x.shape[0] / 2, "negative": -x.shape[0]},

@@ -89,7 +89,8 @@ class TensorVariable(VariableTracker):
         """A method that asks for metadata: known, or where it is a symbolic size a graph operation for each number."""
         result = getattr(self.fake, name)(*arguments, **(keywords or {}))
         if is_symbolic(result):
-            return graph_call(tx, name, [self, *map(tx.build, arguments)], {}, op="call_method")
+            named = {key: tx.build(value) for key, value in (keywords or {}).items()}
+            return graph_call(tx, name, [self, *map(tx.build, arguments)], named, op="call_method")
         if isinstance(result, tuple) and any(isinstance(number, torch.SymInt) for number in result):
             return tx.build_sequence(type(result), [self.metadata(tx, name, [d]) for d in range(len(result))])
         return tx.build(result)
