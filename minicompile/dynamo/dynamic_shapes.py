@@ -16,6 +16,7 @@ import dataclasses
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import Source as TorchSource
+from torch._subclasses.meta_utils import safe_grad
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.printers import PythonPrinter
 
@@ -93,10 +94,13 @@ class SymbolicSizes:
         kinds = [DimDynamic.DYNAMIC if d else DimDynamic.STATIC for d in dynamic]
         context = StatelessSymbolicContext(dynamic_sizes=kinds)
         fake = fake_mode.from_tensor(tensor, source=SymbolSource(source), symbolic_context=context)
-        for index, size in enumerate(fake.shape):
-            self.remember(size, SizeSource(source, "shape", index))
+        gradient = safe_grad(fake)  # it came along, with symbols of its own, and has the sizes of its tensor
+        for shape in (fake.shape,) if gradient is None else (fake.shape, gradient.shape):
+            for index, size in enumerate(shape):
+                self.remember(size, SizeSource(source, "shape", index))
         for index, stride in enumerate(fake.stride()):
             self.remember(stride, SizeSource(source, "stride", index))
+        self.remember(fake.storage_offset(), SizeSource(source, "storage_offset"))
         self.inputs.append((source, fake))
         self.promised += [(source, fake, d % fake.dim()) for d in marked(tensor, "_dynamo_dynamic_indices")]
         return fake
@@ -122,8 +126,8 @@ class SymbolicSizes:
         return symbol
 
     def remember(self, size, source):
-        if is_symbolic(size) and size.node.expr.is_symbol:
-            self.sources.setdefault(size.node.expr, source)
+        if is_symbolic(size) and size.node._expr.is_symbol:  # `expr` is what ShapeEnv has replaced it by since
+            self.sources.setdefault(size.node._expr, source)
 
     def dispatcher(self):
         """The context in which fake tensors go through PyTorch's Python rules, which keep sizes symbolic."""
@@ -149,11 +153,13 @@ class SymbolicSizes:
                     place = SizeSource(source, kind, index)
                     if is_symbolic(number) and self.sources.get(number.node.expr) != place:
                         yield self.guard(number.node.expr, place)
+        first = {}
+        same = {symbol: first.setdefault(source, symbol) for symbol, source in self.sources.items()}
         for symbol, expression in self.env.replacements.items():
-            if symbol in self.sources:
+            if symbol in self.sources and expression.xreplace(same) != same[symbol]:
                 yield self.guard(expression, self.sources[symbol])
         for index, assumed in enumerate(self.env.guards):
-            if assumed.expr is not True:
+            if assumed.expr.xreplace(same) != True:  # noqa: E712 (SymPy's True)
                 yield self.guard(assumed.expr, None, self.locations.get(index, ""))
 
     def complaint(self, source, fake, dimension):

@@ -179,18 +179,20 @@ class ItemSource(Source):
 
 @dataclasses.dataclass(frozen=True)
 class SizeSource(Source):
-    """`parent.shape[index]` or `parent.stride()[index]` of a tensor; kind: "shape" or "stride"."""
+    """`parent.shape[index]`, `parent.stride(index)` or `parent.storage_offset()` of a tensor; kind: the name of it."""
 
     parent: Source
     kind: str
-    index: int
+    index: int | None = None
 
     @property
     def name(self):
         return self.expression(self.parent.name)
 
     def expression(self, parent):
-        return f"{parent}.shape[{self.index}]" if self.kind == "shape" else f"{parent}.stride({self.index})"
+        if self.kind == "shape":
+            return f"{parent}.shape[{self.index}]"
+        return f"{parent}.{self.kind}({'' if self.index is None else self.index})"
 
     def reconstruct(self, codegen):
         raise AssertionError("a size is rebuilt from the graph's output")

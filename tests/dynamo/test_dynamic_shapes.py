@@ -193,3 +193,27 @@ def test_min_and_max_give_one_of_their_arguments():
     for n in (3, 5):
         result = compiled(n, x)[0]
         assert result == n and type(result) is int
+
+
+def with_gradient(size):
+    leaf = torch.ones(size, requires_grad=True)
+    (leaf * leaf).sum().backward()
+    return (leaf,)
+
+
+def test_a_gradient_has_the_sizes_of_its_tensor():
+    guards = run(lambda x: x * x.shape[0], [with_gradient(n) for n in (3, 4, 7)], graphs=2)
+    assert guards == ["x.shape[0] > 1"]
+    run(lambda x: x + x.grad * x.grad.shape[0], [with_gradient(n) for n in (3, 4, 7)], graphs=2)
+
+
+def views(step):
+    return [(torch.arange(60.0)[k * step : k * step + 4].view(2, 2),) for k in (0, 1, 2, 5, 2)]
+
+
+def test_an_offset_counts_where_the_program_asks_for_it():
+    run(lambda x: x * 2, views(step=2), graphs=1)
+    run(lambda x: x * x.storage_offset(), views(step=2), graphs=4)
+    run(lambda x: x[1] * x[1].storage_offset(), views(step=2), graphs=4)
+    growing = [(torch.arange(60.0)[k : 3 * k],) for k in (6, 7, 9)]
+    run(lambda x: x * (x.storage_offset() > 3), growing, graphs=1, dynamic=True)

@@ -21,7 +21,7 @@ from ..builder import wraps, wraps_if
 from ..dynamic_shapes import is_symbolic
 from ..guard_checks import tensor_properties
 from ..polyfills import tensors
-from ..source import AttrSource
+from ..source import AttrSource, CallSource
 from .base import VariableTracker, unsupported
 from .text import format_number
 
@@ -88,12 +88,22 @@ class TensorVariable(VariableTracker):
     def metadata(self, tx, name, arguments, keywords=None):
         """A method that asks for metadata: known, or where it is a symbolic size a graph operation for each number."""
         result = getattr(self.fake, name)(*arguments, **(keywords or {}))
+        if name == "storage_offset":
+            self.guard_storage_offset(tx)
         if is_symbolic(result):
             named = {key: tx.build(value) for key, value in (keywords or {}).items()}
             return graph_call(tx, name, [self, *map(tx.build, arguments)], named, op="call_method")
         if isinstance(result, tuple) and any(isinstance(number, torch.SymInt) for number in result):
             return tx.build_sequence(type(result), [self.metadata(tx, name, [d]) for d in range(len(result))])
         return tx.build(result)
+
+    def guard_storage_offset(self, tx):
+        """A graph works at any offset, until the program asks for that of an input, or of a view of one."""
+        storage = self.fake.untyped_storage()._cdata
+        for graph_input in tx.output.tensor_inputs():
+            offset = graph_input.fake.storage_offset()
+            if graph_input.fake.untyped_storage()._cdata == storage and not is_symbolic(offset):
+                tx.guard("equals", CallSource(graph_input.source, torch.Tensor.storage_offset), offset)
 
     def gradient(self, tx):
         """`.grad` of an input: None, or the tensor that is there now."""
