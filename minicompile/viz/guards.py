@@ -48,7 +48,7 @@ class GuardTree:
     """
 
     def __init__(self, guards, call=None):
-        self.roots, self.shared, self.failure = {}, [], None
+        self.guards, self.roots, self.shared, self.failure = guards, {}, [], None
         failing = []
         if call is not None:
             function, *arguments = call

@@ -23,7 +23,7 @@ MEANINGS = {
     COMPILED: "compiled in this call",
     USED: "its guards hold: used",
     REFUSED: "its guards fail",
-    EAGER: "no entry: eager",
+    EAGER: "given up: eager",
 }
 
 
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclasses.dataclass
 class Call:
-    """`steps`: [(Entry, COMPILED, USED or REFUSED)] in the order of asking; empty where the call ran in eager."""
+    """`steps`: [(Entry, COMPILED, USED or REFUSED)] in the order of asking."""
 
     label: str
     steps: list = dataclasses.field(default_factory=list)
@@ -47,6 +47,11 @@ class Call:
     @property
     def compiles(self):
         return sum(what == COMPILED for _, what in self.steps)
+
+    @property
+    def eager(self):
+        """Whether no entry ran."""
+        return all(what == REFUSED for _, what in self.steps)
 
 
 class CompileHistory:
@@ -91,8 +96,8 @@ class CompileHistory:
     def __repr__(self):
         lines = []
         for number, call in enumerate(self.calls, 1):
-            steps = ", ".join(f"{what} {entry.number}" for entry, what in call.steps) or EAGER
-            lines.append(f"{number}. {call.label}: {steps}")
+            steps = [f"{what} {entry.number}" for entry, what in call.steps] + [EAGER] * call.eager
+            lines.append(f"{number}. {call.label}: {', '.join(steps)}")
         lines += [f"entry {entry.number}: {entry.reason or 'first call'}" for entry in self.entries]
         return "\n".join(lines)
 
@@ -116,10 +121,10 @@ def record_recompiles(function, *calls, **options):
 def draw_recompiles(history, title="Calls and cache entries"):
     """A column for each call, a row for each entry with the reason for which it was compiled."""
     column, row, top = 40, 46, 88
-    text_width = max([210, *(7.2 * len(entry.reason) for entry in history.entries)])
-    left = 30 + text_width
-    rows = max(len(history.entries), 1) + any(not call.steps for call in history.calls)
-    width = max(left + column * len(history.calls) + 16, 680)
+    left = 46 + max([210, *(7.3 * len(entry.reason) for entry in history.entries)])
+    gave_up = any(call.eager for call in history.calls)
+    rows = len(history.entries) + gave_up
+    width = max(left + column * len(history.calls) + 16, 780)
     key = history.calls if len({call.label for call in history.calls}) > 1 else []
     below = top + row * rows + 14
     canvas = Canvas(width, below + 34 + 20 * len(key))
@@ -128,7 +133,7 @@ def draw_recompiles(history, title="Calls and cache entries"):
     for number, call in enumerate(history.calls):
         x = left + column * number
         canvas.text(x + column / 2 - 2, 66, str(number + 1), 13, anchor="middle", bold=True)
-        if not call.steps:
+        if call.eager:
             canvas.box(x, top + row * (rows - 1), column - 4, row - 12, FILLS[EAGER])
         for turn, (entry, what) in enumerate(call.steps, 1):
             y = top + row * (entry.number - 1)
@@ -139,10 +144,10 @@ def draw_recompiles(history, title="Calls and cache entries"):
         y = top + row * (entry.number - 1)
         canvas.text(16, y + 22, str(entry.number), 14, bold=True)
         canvas.text(34, y + 22, entry.reason or "first call", 12, mono=bool(entry.reason))
-    if any(not call.steps for call in history.calls):
+    if gave_up:
         canvas.text(34, top + row * (rows - 1) + 22, "eager", 12)
     x = 16
-    seen = {what for call in history.calls for _, what in call.steps or [(None, EAGER)]}
+    seen = {what for call in history.calls for _, what in call.steps} | ({EAGER} if gave_up else set())
     for what in (what for what in MEANINGS if what in seen):
         canvas.box(x, below, 16, 12, FILLS[what], radius=2)
         canvas.text(x + 22, below + 11, MEANINGS[what], 12)

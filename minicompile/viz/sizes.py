@@ -25,7 +25,7 @@ def draw_sizes(sizes, histories, title="Sizes against recompiles"):
     for shift, ((label, history), colour) in enumerate(zip(histories.items(), LINES)):
         assert len(history.calls) == len(sizes)
         counts = [sum(call.compiles for call in history.calls[:k]) + 0.05 * shift for k in calls]  # all to be seen
-        eager = [k for k in calls if not history.calls[k - 1].steps]
+        eager = [k for k in calls if history.calls[k - 1].eager]
         below.plot(calls, counts, "-", color=colour, drawstyle="steps-post", label=label, linewidth=2)
         compiled = [k for k in calls if history.calls[k - 1].compiles]
         below.plot(compiled, [counts[k - 1] for k in compiled], "o", color=colour, markersize=6)
