@@ -10,6 +10,7 @@ from .. import record
 from .eval_frame import CompileOptions, FrameState, run_compiled
 from .output_graph import OutputGraph
 from .symbolic_convert import InstructionTranslator
+from .variables.overrides import FunctionModesOff
 
 
 @dataclasses.dataclass
@@ -63,5 +64,5 @@ def capture(fn, *args, **kwargs):
 def translator_of(fn, **arguments):
     """The translator of `fn`'s frame before its first instruction, to be driven by hand: `tx.step()`."""
     options = CompileOptions(lambda gm, example_inputs: gm.forward, "eager")
-    output = OutputGraph(fn.__code__, fn, options, FrameState())
+    output = OutputGraph(fn.__code__, fn, options, FrameState(), FunctionModesOff())
     return InstructionTranslator(output, fn.__code__, fn, arguments)

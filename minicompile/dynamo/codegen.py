@@ -152,7 +152,7 @@ class PyCodegen:
         if tracker.source is not None:
             return self.load_source(tracker.source)
         tracker.reconstruct(self)
-        if not isinstance(tracker, TensorVariable):
+        if type(tracker) is not TensorVariable:  # which is in the graph's outputs, as often as it is asked for
             self.keep(tracker)
 
     def keep(self, tracker):

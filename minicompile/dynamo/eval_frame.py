@@ -29,6 +29,7 @@ from .output_graph import OutputGraph
 from .resume_code import is_resume_code, looks_at_own_frame, resumes_in_loop
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 from .variables.varying import add_varying
+from .variables.overrides import FunctionModesOff
 
 builder.load_all()
 
@@ -93,6 +94,8 @@ def never_capture(code):
     if path == DISPATCH_FILE or path.startswith(("<frozen", "<minicompile")):  # a wrapper that we wrote ourselves
         return True
     if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
+    if code.co_name == "__torch_dispatch__":  # runs below autograd, where a graph would be another one
+        return True
         return True
     if path.startswith(_TORCH) and not path.startswith(CAPTURED_FOLDERS[:3]):
         return True
@@ -218,8 +221,8 @@ CAPTURE_RECURSION_LIMIT = 10_000
 def compile_frame(options, code, function, arguments, state, entry):
     try:
         with record.stage("capture") as snapshot:
-            with recursion_limit(CAPTURE_RECURSION_LIMIT):
-                capture = capture_frame(options, code, function, arguments, state)
+            with recursion_limit(CAPTURE_RECURSION_LIMIT), FunctionModesOff() as function_modes:
+                capture = capture_frame(options, code, function, arguments, state, function_modes)
             snapshot.artifact = capture
         new_code = assemble(capture.instructions, code)
     except OnlyError as only:
@@ -256,13 +259,13 @@ def compile_frame(options, code, function, arguments, state, entry):
     return new_code, check
 
 
-def capture_frame(options, code, function, arguments, state):
+def capture_frame(options, code, function, arguments, state, function_modes):
     """Run the translator over the frame, again after each `RestartAnalysis`.  Returns a Capture."""
     named = dict(zip(frame_arguments(code), arguments))
     break_at, attempts = None, 0
     while True:
-        output = OutputGraph(code, function, options, state)
-        translator = InstructionTranslator(output, code, function, named, break_at)
+        output = OutputGraph(code, function, options, state, function_modes)
+        translator = InstructionTranslator(output, code, function, named, break_at, function_modes.stack)
         try:
             instructions = translator.run()
         except RestartAnalysis as restart:

@@ -125,7 +125,7 @@ def ambient_state():
         torch.are_deterministic_algorithms_enabled(),
         torch._C._len_torch_function_stack(),
         torch._C._len_torch_dispatch_stack(),
-        torch._C._is_torch_function_enabled(),
+        torch._C._get_torch_function_state(),
     )
 
 
@@ -141,5 +141,5 @@ AMBIENT_NAMES = (
     "torch.are_deterministic_algorithms_enabled()",
     "number of torch function modes",
     "number of torch dispatch modes",
-    "torch functions enabled",
+    "state of torch functions",
 )

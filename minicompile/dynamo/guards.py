@@ -138,9 +138,9 @@ class ShapeGuard:
 class GuardSet:
     """The guards of one compiled frame, in the order in which capture needed them."""
 
-    def __init__(self):
-        self.guards = {}
-        self.ambient = ambient_state()
+    def __init__(self, ambient):
+        """ambient: the `ambient_state()` in which the frame was entered."""
+        self.guards, self.ambient = {}, ambient
         self.global_hooks = False  # whether some module call relied on there being none
         self.examples = {}  # source -> the tensor there during capture; gone when the check is built
 

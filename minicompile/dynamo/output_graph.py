@@ -23,6 +23,7 @@ from .guards import GuardSet
 from .side_effects import SideEffects
 from .source import CallSource, ConstantSource, Source
 from .variables.base import LazyVariable
+from .variables.overrides import is_overriding, plain_tensor, without_overriding
 
 
 def exception_of(interpreter):
@@ -43,18 +44,20 @@ class GraphInput:
 class OutputGraph:
     """The graph under construction, with its inputs, guards, side effects and the trackers of existing objects."""
 
-    def __init__(self, code, function, compile_options, state):
-        """state: the FrameState of `code`, what earlier compilations of it have taught."""
+    def __init__(self, code, function, compile_options, state, function_modes):
+        """state: the FrameState of `code`, what earlier compilations taught; function_modes: a FunctionModesOff."""
+        self.function_modes = function_modes
         self.varying = state.varying  # sources of values that are not worth a guard: see variables/varying.py
         self.code, self.function, self.options = code, function, compile_options
         self.generators = []  # that capture made, and that have not ended
         self.watch = compile_options.watch
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
         self.nested = []  # the NestedGraphs under construction, outermost first
-        self.sizes = SymbolicSizes(compile_options.dynamic, state.sizes[compile_options], state.varying)
+        dynamic = False if function_modes.may_watch() else compile_options.dynamic
+        self.sizes = SymbolicSizes(dynamic, state.sizes[compile_options], state.varying)
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
-        self.guards = GuardSet()
+        self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
         self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker)
         self.current_translator = None  # the innermost frame being run
@@ -112,8 +115,9 @@ class OutputGraph:
 
     def add_input(self, tensor, source):
         """A placeholder for a tensor that exists outside; returns (node, fake)."""
+        plain = plain_tensor(tensor)
         with temporarily_clear_interpreter_stack():
-            fake = self.sizes.fake_tensor(self.fake_mode, tensor, source)
+            fake = self.sizes.fake_tensor(self.fake_mode, plain, source) if plain is tensor else self.fakeify(plain)
         self.guards.examples[source] = tensor
         return self.add_placeholder(tensor, fake, source)
 
@@ -163,8 +167,10 @@ class OutputGraph:
         self.graph_module = gm
         self.side_effects.restore_modes()  # the backend sees the modes under which the graph will run
         fakes = [graph_input.fake for graph_input in self.inputs]
-        compiled = functools.partial(_eval_frame.call, None, self.call_backend(gm, fakes))  # with the hook off
-        return compiled, self.inputs
+        run = self.call_backend(gm, fakes)
+        if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
+            run = without_overriding(run)
+        return functools.partial(_eval_frame.call, None, run), self.inputs  # with the hook off
 
     def call_backend(self, gm, example_inputs):
         """The backend's callable; under a backend error the captured graph itself, run by eager (strict: raise)."""

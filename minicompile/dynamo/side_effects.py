@@ -8,6 +8,10 @@ Only the last value of an attribute is written: nothing outside can look between
 look (a call that capture cannot see into) breaks the graph first.
 """
 
+import itertools
+
+import torch
+
 
 class _Deleted:
     def __repr__(self):
@@ -27,6 +31,8 @@ class SideEffects:
         self.mutated_containers = set()
         self.globals = {}  # (id of globals dict, name) -> (globals source, name, tracker or DELETED)
         self.modes = {}  # setter -> (restore arguments, current arguments)
+        self.function_modes = []  # trackers of the torch function modes that are on now, outermost first
+        self.first_function_modes = ()  # those that were on when the frame was entered
 
     # --- reports from capture -----------------------------------------------------------------------
     def _touch(self, tracker):
@@ -90,9 +96,6 @@ class SideEffects:
             setter(*before)
 
     # --- replay -------------------------------------------------------------------------------------
-    def is_empty(self):
-        return not (self.order or self.globals or any(a != b for a, b in self.modes.values()))
-
     def live_trackers(self):
         """Trackers whose values the replay needs."""
         for tracker in self.order:
@@ -100,6 +103,7 @@ class SideEffects:
                 yield from tracker.children()
             yield from (v for v in self.pending_attributes(tracker).values() if v is not self.DELETED)
         yield from (value for _, _, value in self.globals.values() if value is not self.DELETED)
+        yield from self.function_modes[self.function_modes_kept() :]
 
     def replay(self, codegen):
         """Emit the effects.  Every value is in a temporary before the first object changes."""
@@ -128,3 +132,18 @@ class SideEffects:
                     codegen.load_const(argument)
                 codegen.call_function(len(after))
                 codegen.pop_top()
+        kept = self.function_modes_kept()
+        for _ in self.first_function_modes[kept:]:
+            codegen.push_function(torch._C._pop_torch_function_stack)
+            codegen.call_function(0)
+            codegen.pop_top()
+        for mode in self.function_modes[kept:]:
+            codegen.push_function(torch._C._push_on_torch_function_stack)
+            codegen(mode)
+            codegen.call_function(1)
+            codegen.pop_top()
+
+    def function_modes_kept(self):
+        """How many of the torch function modes, from the outermost on, are the same as at the start."""
+        pairs = zip(self.first_function_modes, self.function_modes)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))

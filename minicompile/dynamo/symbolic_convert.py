@@ -23,6 +23,7 @@ from .translator_services import TranslatorServices
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
 from .variables.generators import GeneratorVariable, close_dropped
+from .variables.overrides import existing_modes
 
 _decoded = CodeTable()
 
@@ -226,7 +227,7 @@ class InliningInstructionTranslator(InstructionTranslatorBase):
 class InstructionTranslator(InstructionTranslatorBase):
     """The root frame: the one whose bytecode is replaced."""
 
-    def __init__(self, output, code, function, arguments, break_at=None):
+    def __init__(self, output, code, function, arguments, break_at=None, function_modes=()):
         local_variables = {name: output.lazy(value, LocalSource(name)) for name, value in arguments.items()}
         cells = {}
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -238,6 +239,8 @@ class InstructionTranslator(InstructionTranslatorBase):
         self.step_number = 0
 
     def run(self):
+        self.side_effects.function_modes = existing_modes(output, function_modes)
+        self.side_effects.first_function_modes = tuple(self.side_effects.function_modes)
         """Capture the frame.  Returns the new instructions; raises RestartAnalysis where the graph must break."""
         from .resume import compile_break, compile_return
 

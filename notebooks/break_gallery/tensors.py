@@ -7,11 +7,11 @@ from torch.utils.checkpoint import checkpoint
 from .example import example, mended
 
 
-class Meters(torch.Tensor):
-    """A tensor that remembers its unit."""
-
-
 def meters(k):
+    """Three lengths, as tensors of a class that looks at each operator.
+
+    The class stands at the end of this file.
+    """
     return (torch.arange(3.0).add(k).as_subclass(Meters),)
 
 
@@ -177,3 +177,12 @@ def checkpointed_without_effect(x, w):
         return torch.sin(value * w)
 
     return checkpoint(block, x, use_reentrant=False).detach()
+
+
+class Meters(torch.Tensor):
+    """A tensor that looks at each operator."""
+
+    @classmethod
+    def __torch_dispatch__(cls, operator, types, args=(), kwargs=None):
+        with torch._C._DisableTorchDispatch():
+            return operator(*args, **(kwargs or {}))

@@ -10,8 +10,7 @@ THEIRS = against_torch.recorded()
 CANNOT_YET = set(
     """
     exception_group inference_mode singledispatch python_random full_backward_hook generator_around_break
-    numpy_of_tensor numpy_numbers numpy_argument subclass_with_methods subclass_with_torch_function
-    subclass_made_inside torch_function_mode torch_function_of_other_class disable_torch_function
+    numpy_of_tensor numpy_numbers numpy_argument
     """.split()
 )
 

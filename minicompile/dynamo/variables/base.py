@@ -94,6 +94,10 @@ class VariableTracker:
         """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
         return self.is_python_constant()
 
+    def has_torch_function(self):
+        """Whether its class (or that of an element) has a `__torch_function__` of its own."""
+        return False
+
     def is_literal(self):
         """Whether bytecode can load it as a constant."""
         return self.is_immutable() and self.is_python_constant()
@@ -221,7 +225,7 @@ def _delegate(name):
 
 
 for _name in (
-    "python_type is_python_constant is_immutable is_literal as_python_constant as_proxy key var_getattr var_setattr "
-    "var_delattr call_function call_method truth iterate next unpack reconstruct children"
+    "python_type is_python_constant is_immutable has_torch_function is_literal as_python_constant as_proxy key "
+    "var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

@@ -14,9 +14,20 @@ import types
 import torch
 
 from ..builder import wraps, wraps_if
+from ..polyfills import overrides as overriding
 from ..polyfills import tensors
 from ..source import AttrSource
-from . import autograd_functions, container_copies, conversions, higher_order, operators, questions, torch_functions
+from . import (
+    autograd_functions,
+    container_copies,
+    conversions,
+    higher_order,
+    operators,
+    overrides,
+    questions,
+    tensor_subclasses,
+    torch_functions,
+)
 from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
@@ -30,14 +41,16 @@ def inlined(polyfill):
     return lambda tx, *args, **kwargs: tx.inline(polyfill, list(args), kwargs)
 
 
+GIVEN = {**POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
 HANDLERS = {
-    **{original: inlined(polyfill) for original, polyfill in {**POLYFILLS, **tensors.POLYFILLS}.items()},
+    **{original: inlined(polyfill) for original, polyfill in GIVEN.items()},
     **operators.HANDLERS,
     **conversions.HANDLERS,
     **container_copies.HANDLERS,
     **questions.HANDLERS,
     **autograd_functions.HANDLERS,
     **higher_order.HANDLERS,
+    **tensor_subclasses.HANDLERS,
     torch.Tensor: torch_functions.make_tensor,
     torch.nn.Parameter: torch_functions.make_parameter,
 }
@@ -131,6 +144,9 @@ def wrap_c_function(output, value, source):
 @wraps(types.MethodWrapperType)
 def wrap_bound(output, value, source):
     """A method written in C of some object."""
+    if isinstance(value.__self__, types.GetSetDescriptorType) and value.__self__.__objclass__ is torch._C.TensorBase:
+        output.guard("equals", source, value)
+        return overrides.TensorAttributeVariable(value, source)
     output.guard("type", source, type(value))
     output.guard("equals", source and AttrSource(source, "__name__"), value.__name__)
     owner = output.wrap(value.__self__, source and AttrSource(source, "__self__"))

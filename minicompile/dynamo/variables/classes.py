@@ -8,6 +8,8 @@ Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Tau
 import enum
 import types
 
+import torch
+
 from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
 from ..source import ConstantSource
@@ -227,12 +229,14 @@ def wrap_new(output, value, source):
 
 def new_object(tx, base, cls, args, kwargs):
     """`base.__new__(cls, *args, **kwargs)` for a `base` written in C: an object without attributes yet."""
-    from . import builtin_subclasses, exceptions
+    from . import builtin_subclasses, exceptions, tensor_subclasses
 
     if base in PLAIN_BASES:
         return new_plain_object(tx, cls, args, kwargs)
     if issubclass(base, BaseException):
         return exceptions.new_exception(tx, cls, args)
+    if base is torch._C.TensorBase:
+        return tensor_subclasses.new_tensor(tx, cls, args, kwargs)
     if base in builtin_subclasses.BASES:
         return builtin_subclasses.new(tx, base, cls, args, kwargs)
     unsupported("class written in C", f"making a {cls.__name__} calls `{base.__name__}.__new__`, which is written in C")

@@ -32,6 +32,9 @@ class Sequence(BuiltinObject):
     def is_immutable(self):
         return False
 
+    def has_torch_function(self):
+        return any(item.has_torch_function() for item in self.items)
+
     def empty(self):
         return self.base()
 

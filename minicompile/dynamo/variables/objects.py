@@ -54,6 +54,9 @@ class UserDefinedObjectVariable(VariableTracker):
     def is_immutable(self):
         return False
 
+    def has_torch_function(self):
+        return type_lookup(self.cls, "__torch_function__") is not None
+
     def __repr__(self):
         return f"{type(self).__name__}({self.cls.__qualname__}{', ' + self.source.name if self.source else ''})"
 

@@ -14,6 +14,7 @@ from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .elements import next_or_none
+from .overrides import is_overridden
 from .symbolic import SymNodeVariable, is_arithmetic
 from .tensor import TensorVariable, graph_call
 from .varying import VaryingVariable
@@ -43,9 +44,11 @@ UNARY = {operator.neg: ("-", "__neg__"), operator.pos: ("+", "__pos__"), operato
 UNARY[abs] = ("abs()", "__abs__")
 
 
-def in_graph(*operands):
+def in_graph(tx, *operands):
     """Whether the operation is one of the graph's: some operand is a tensor, or a number that is not known."""
-    return any(isinstance(v, TensorVariable) for v in operands) or is_arithmetic(operands)
+    if any(isinstance(v, TensorVariable) for v in operands):
+        return not is_overridden(tx, *operands)
+    return is_arithmetic(operands)
 
 
 def can_fold(*operands):
@@ -112,7 +115,7 @@ def binary(function):
 
     def handler(tx, left, right):
         left, right = left.realize(), right.realize()
-        if in_graph(left, right):
+        if in_graph(tx, left, right):
             return graph_call(tx, function, [left, right], {})
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
@@ -130,7 +133,7 @@ def in_place(function):
 
     def handler(tx, left, right):
         left, right = left.realize(), right.realize()
-        if in_graph(left, right):
+        if in_graph(tx, left, right):
             return graph_call(tx, function if isinstance(left, TensorVariable) else plain, [left, right], {})
         if can_fold(left, right):
             return tx.fold(plain, [left, right], {})
@@ -149,7 +152,7 @@ def compare(function):
 
     def handler(tx, left, right):
         left, right = left.realize(), right.realize()
-        if in_graph(left, right):
+        if in_graph(tx, left, right):
             return graph_call(tx, function, [left, right], {})
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
@@ -168,7 +171,7 @@ def unary(function):
 
     def handler(tx, operand):
         operand = operand.realize()
-        if in_graph(operand):
+        if in_graph(tx, operand):
             return graph_call(tx, function, [operand], {})
         if can_fold(operand):
             return tx.fold(function, [operand], {})
@@ -187,9 +190,13 @@ def item(function, method, complaint):
     def handler(tx, container, *arguments):
         container = container.realize()
         if isinstance(container, TensorVariable):
-            if function is operator.getitem and isinstance(arguments[0].realize(), SymNodeVariable):
-                return graph_call(tx, torch.select, [container, tx.build(0), *arguments], {})  # `[]` looks at a number
-            return graph_call(tx, function, [container, *arguments], {})
+            arguments = [argument.realize() for argument in arguments]
+            if not is_overridden(tx, container, *arguments):
+                if function is operator.getitem and isinstance(arguments[0], SymNodeVariable):
+                    return graph_call(
+                        tx, torch.select, [container, tx.build(0), *arguments], {}
+                    )  # [] looks at a number
+                return graph_call(tx, function, [container, *arguments], {})
         cls = container.python_type()
         if not type_lookup(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
             tx.raise_observed(TypeError, f"'{cls.__name__}' object {complaint}")

@@ -14,15 +14,15 @@ import types
 import torch
 import torch.utils._pytree
 from torch import fx
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from ... import record
-from ..builder import wraps, wraps_if
 from ..dynamic_shapes import is_symbolic
-from ..guard_checks import tensor_properties
 from ..polyfills import tensors
 from ..source import AttrSource, CallSource
 from .base import VariableTracker, unsupported
+from .descriptors import descriptor_get, type_lookup
+from .overrides import dispatch, is_overridden
 from .text import format_number
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
@@ -51,6 +51,8 @@ class TensorVariable(VariableTracker):
         return IdentityKey(self)
 
     def truth(self, tx):
+        if is_overridden(tx, self):
+            return tx.truth(self.call_method(tx, "__bool__", [], {}))
         unsupported(
             "data-dependent branch",
             "the program branches on the value of a tensor, which is not known during capture",
@@ -58,6 +60,17 @@ class TensorVariable(VariableTracker):
 
     # --- attributes ---------------------------------------------------------------------------------
     def var_getattr(self, tx, name):
+        return self.torch_attribute(tx, name)
+
+    def torch_attribute(self, tx, name):
+        """What `torch.Tensor` and the tensor's own `__dict__` have under this name."""
+        found = type_lookup(torch.Tensor, name)
+        if found is not None and isinstance(found.attribute, types.GetSetDescriptorType) and is_overridden(tx, self):
+            answer = dispatch(tx, found.attribute.__get__, [self], {})
+            if answer is not None:
+                return answer
+        if found is not None and isinstance(found.attribute, classmethod):
+            return descriptor_get(tx, type_lookup(self.cls, name), self)
         pending = tx.side_effects.load_attr(self, name)
         if pending is not None:
             if pending is tx.side_effects.DELETED:
@@ -128,7 +141,14 @@ class TensorVariable(VariableTracker):
         tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def var_setattr(self, tx, name, value):
+        self.set_torch_attribute(tx, name, value)
+
+    def set_torch_attribute(self, tx, name, value):
         value = value.realize()
+        found = type_lookup(torch.Tensor, name)
+        if found is not None and isinstance(found.attribute, types.GetSetDescriptorType) and is_overridden(tx, self):
+            if dispatch(tx, found.attribute.__set__, [self, value], {}) is not None:
+                return
         if name == "requires_grad" and value.is_python_constant():
             return graph_call(tx, "requires_grad_", [self, value], {}, op="call_method")
         if name == "grad" and self.source is not None and self.fits_as_gradient(value):
@@ -139,8 +159,16 @@ class TensorVariable(VariableTracker):
 
     # --- calls --------------------------------------------------------------------------------------
     def call_method(self, tx, name, args, kwargs):
+        return self.torch_method(tx, name, args, kwargs)
+
+    def torch_method(self, tx, name, args, kwargs):
+        """A method of `torch.Tensor`."""
         args = [a.realize() for a in args]
         kwargs = {k: v.realize() for k, v in kwargs.items()}
+        if is_overridden(tx, self, *args, *kwargs.values()) and hasattr(torch.Tensor, name):
+            answer = dispatch(tx, getattr(torch.Tensor, name), [self, *args], kwargs)
+            if answer is not None:
+                return answer
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
             return self.metadata(tx, name, constants, {k: v.as_python_constant() for k, v in kwargs.items()})
@@ -170,6 +198,11 @@ class TensorVariable(VariableTracker):
     def method___bool__(self, tx):
         return self.truth(tx)
 
+    def method_as_subclass(self, tx, cls):
+        from .tensor_subclasses import make_subclass
+
+        return make_subclass(tx, cls, self)
+
     def method___setitem__(self, tx, index, value):
         graph_call(tx, operator.setitem, [self, index, value], {})
         return tx.build(None)
@@ -191,6 +224,8 @@ class TensorVariable(VariableTracker):
         return tx.build(iter).call_function(tx, [tx.build_list(self.unpack(tx))], {})
 
     def unpack(self, tx):
+        if is_overridden(tx, self):
+            return tx.inline(torch.Tensor.__iter__, [self]).unpack(tx)
         if self.fake.dim() == 0:
             tx.raise_observed(TypeError, "iteration over a 0-d tensor")
         return graph_call(tx, "unbind", [self], {}, op="call_method").unpack(tx)
@@ -249,7 +284,6 @@ BREAKING_METHODS = {  # name -> kind of the break
     **dict.fromkeys(("tolist", "numpy", "__array__", "data_ptr"), "tensor read as a list or array"),
     **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
-    "as_subclass": "tensor subclass",
 }
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)
@@ -338,27 +372,3 @@ def wrap_result(tx, node, result, known=()):
 
         return SymNodeVariable(tx.output, node, result)
     return tx.build(result)
-
-
-# --- existing tensors -----------------------------------------------------------------------------------
-def wrap_tensor(output, value, source):
-    """A tensor of the outside world becomes a graph input (or, with no source, a constant of the graph)."""
-    if type(value) not in PLAIN_TENSOR_TYPES:
-        unsupported("tensor subclass", f"{type(value).__name__} runs its own code for each operation")
-    if isinstance(value, FakeTensor):
-        unsupported("unusual tensor", "a fake tensor of another mode")
-    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
-        unsupported("unusual tensor", f"a tensor with layout {value.layout}")
-    if torch._C._functorch.is_functorch_wrapped_tensor(value):
-        unsupported("unusual tensor", "a tensor inside a functorch transform")
-    if source is None:
-        node, fake = output.add_constant(value)
-        node.meta["example_value"] = fake
-        return output.remember(value, TensorVariable(node, fake))
-    node, fake = output.add_input(value, source)
-    output.guard("tensor", source, tensor_properties(value, fake))
-    return TensorVariable(node, fake, source, type(value))
-
-
-wraps(*PLAIN_TENSOR_TYPES)(wrap_tensor)
-wraps_if(lambda value: isinstance(value, torch.Tensor), order=5)(wrap_tensor)

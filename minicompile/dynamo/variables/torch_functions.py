@@ -17,8 +17,10 @@ import torch.nn.functional as F
 from ..builder import wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
+from . import overrides
 from .base import VariableTracker, unsupported
 from .constant import TRUE
+from .overrides import dispatch, is_overridden
 from .tensor import TensorVariable, graph_call, tensors_among
 
 C_CALLABLES = (
@@ -79,6 +81,10 @@ class TorchFunctionVariable(VariableTracker):
     def call_function(self, tx, args, kwargs):
         args = [a.realize() for a in args]
         kwargs = {k: v.realize() for k, v in kwargs.items()}
+        if is_overridden(tx, *args, *kwargs.values()) and self.value not in NEVER_OVERRIDDEN:
+            answer = dispatch(tx, self.value, args, kwargs)
+            if answer is not None:
+                return answer
         handler = HANDLERS.get(self.value)
         if handler is not None:
             return handler(tx, *args, **kwargs)
@@ -132,7 +138,9 @@ MODES = {
     torch._C._set_default_dtype: lambda dtype: (torch.get_default_dtype(),),
     **{getattr(torch._C, f"_set_sdp_use_{name}"): sdp_state(name) for name in SDP_BACKENDS},
     torch._C._set_sdp_priority_order: lambda order: (torch._C._get_sdp_priority_order(),),
+    torch._C._set_torch_function_state: lambda state: (torch._C._get_torch_function_state(),),
 }
+NOT_IN_GRAPHS = {torch._C._set_torch_function_state}  # a graph runs with all overriding off
 STATE_READERS = {
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
@@ -146,8 +154,8 @@ STATE_READERS = {
     torch.clear_autocast_cache,
     torch._C._get_tracing_state,
     torch._C._is_torch_function_enabled,
-    torch._C._is_torch_function_mode_enabled,
-    torch._C._len_torch_function_stack,
+    torch._C._is_torch_function_all_disabled,
+    torch._C._get_torch_function_state,
     torch._C._accelerator_getAccelerator,
     torch._C._len_torch_dispatch_stack,
     torch._C._get_default_device,
@@ -175,7 +183,8 @@ def mode_call(tx, function, args, kwargs):
         before = MODES[function](*constants)
         result = tx.fold_python(function, constants, named)  # which may refuse the arguments
         tx.side_effects.set_mode(function, before, tuple(constants))
-        tx.output.create_node("call_function", function, tuple(constants))
+        if function not in NOT_IN_GRAPHS:
+            tx.output.create_node("call_function", function, tuple(constants))
         return result
     if function in GUARDED_READERS and GUARDED_READERS[function] not in tx.side_effects.modes:
         tx.guard("equals", CallSource(ConstantSource(function, function.__name__), operator.call), function())
@@ -202,10 +211,6 @@ def _is_tensor(tx, value):
     return tx.build(isinstance(value, TensorVariable))
 
 
-def _has_torch_function(tx, *args):
-    return tx.build(False)  # tensor subclasses and torch function modes break before they get here
-
-
 def _torch_tensor(tx, data, **kwargs):
     """`torch.tensor(numbers)` is a graph constant; of tensors it reads their data."""
     if not data.is_python_constant():
@@ -226,11 +231,13 @@ def _autograd_grad(tx, outputs, inputs, *args, **kwargs):
 
 
 def make_tensor(tx, *args, **kwargs):
-    """`torch.Tensor(2, 3)` and `torch.Tensor([2, 3])`."""
+    """`torch.Tensor(2, 3)`, `torch.Tensor([2, 3])` and `torch.Tensor(tensor)`."""
     args = [a.realize() for a in args]
+    if len(args) == 1 and isinstance(args[0], TensorVariable) and not kwargs:
+        return graph_call(tx, torch.ops.aten.alias.default, args, {})
     if kwargs or any(not a.is_python_constant() for a in args):
         unsupported(
-            "operator argument", "torch.Tensor() of a tensor, or on a device", "use torch.tensor or torch.empty"
+            "operator argument", "torch.Tensor() of an unknown value, or on a device", "use torch.tensor or torch.empty"
         )
     if len(args) == 1 and args[0].python_type() in (list, tuple):
         return graph_call(tx, torch.tensor, args, {"dtype": tx.build(torch.get_default_dtype())})
@@ -316,10 +323,7 @@ HANDLERS = {
     torch._jit_internal.is_scripting: _constant(False),
     torch._C._get_tracing_state: _constant(None),
     torch._C._log_api_usage_once: _constant(None),
-    torch.overrides.has_torch_function: _has_torch_function,
-    torch.overrides.has_torch_function_unary: _has_torch_function,
-    torch.overrides.has_torch_function_variadic: _has_torch_function,
-    torch.overrides.is_tensor_like: _is_tensor,
+    **overrides.HANDLERS,
 }
 
 # functions that capture leaves to eager, and why
@@ -330,6 +334,8 @@ BREAKING = {
     torch.load: "reads a file",
     torch.from_numpy: "shares memory with numpy",
 }
+NEVER_OVERRIDDEN = {*overrides.HANDLERS, *MODES, *STATE_READERS, *GUARDED_READERS, *BREAKING}
+NEVER_OVERRIDDEN -= {torch._C._set_grad_enabled}
 ALWAYS_TRACKED = {*HANDLERS, *MODES, *STATE_READERS, *GUARDED_READERS, *BREAKING}
 
 
@@ -351,7 +357,7 @@ class TensorMethodVariable(TorchFunctionVariable):
         instance = args[0].realize()
         if not isinstance(instance, TensorVariable):
             unsupported("torch call left to eager", f"{self.name} of {instance}")
-        return instance.call_method(tx, self.name, args[1:], kwargs)
+        return instance.torch_method(tx, self.name, args[1:], kwargs)
 
 
 def _is_tensor_method(value):
