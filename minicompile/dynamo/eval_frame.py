@@ -93,9 +93,9 @@ def never_capture(code):
     path = code.co_filename
     if path == DISPATCH_FILE or path.startswith(("<frozen", "<minicompile")):  # a wrapper that we wrote ourselves
         return True
-    if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
     if code.co_name == "__torch_dispatch__":  # runs below autograd, where a graph would be another one
         return True
+    if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
         return True
     if path.startswith(_TORCH) and not path.startswith(CAPTURED_FOLDERS[:3]):
         return True

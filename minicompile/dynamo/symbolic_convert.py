@@ -236,11 +236,11 @@ class InstructionTranslator(InstructionTranslatorBase):
         super().__init__(output, code, function.__globals__, None, local_variables, cells)
         self.function = function
         self.break_at = break_at  # RestartAnalysis of the attempt before, or None
+        self.side_effects.function_modes = existing_modes(output, function_modes)
+        self.side_effects.first_function_modes = tuple(self.side_effects.function_modes)
         self.step_number = 0
 
     def run(self):
-        self.side_effects.function_modes = existing_modes(output, function_modes)
-        self.side_effects.first_function_modes = tuple(self.side_effects.function_modes)
         """Capture the frame.  Returns the new instructions; raises RestartAnalysis where the graph must break."""
         from .resume import compile_break, compile_return
 
