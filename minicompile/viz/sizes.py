@@ -91,7 +91,7 @@ def draw_coverage(coverage, title="Which sizes each entry takes"):
     """A row for each entry, a cell for each size."""
     cell, leading = 24, 17
     most = max(len(text) for _, texts, _ in coverage.rows for text in texts)
-    left = 44 + 7.4 * max(most, 24)
+    left = 44 + 7.4 * max(most, 28)
     width = left + cell * len(coverage.sizes) + 16
     heights = [max(34, leading * len(texts) + 16) for _, texts, _ in coverage.rows]
     canvas = Canvas(width, 74 + sum(heights) + 10)

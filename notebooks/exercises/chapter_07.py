@@ -1,4 +1,4 @@
-"""Checks for chapter 07: counting graphs, broadcasting open sizes, strides in symbols, a loop over a size."""
+"""Checks for chapter 07: counting graphs, broadcasting symbolic sizes, strides in symbols, a loop over a size."""
 
 import torch
 
@@ -12,15 +12,15 @@ SIZES = [  # (sizes of the calls, graphs, what this tries)
     ([7], 1, "one call"),
     ([7, 7, 7], 1, "the same size three times"),
     ([4, 6], 2, "a second size"),
-    ([4, 6, 9, 100, 5], 2, "five sizes: the second opens the dimension"),
+    ([4, 6, 9, 100, 5], 2, "five sizes: the second makes the dimension symbolic"),
     ([4, 6, 4], 2, "back to the first: its entry is still there, and the other would take it too"),
-    ([4, 6, 1], 3, "1 is never open"),
-    ([4, 6, 1, 0], 4, "0 and 1 are two different facts"),
+    ([4, 6, 1], 3, "1 is never symbolic"),
+    ([4, 6, 1, 0], 4, "0 and 1 are static, each by itself"),
     ([4, 6, 1, 0, 1, 0, 9], 4, "0 and 1 a second time"),
     ([1, 4, 6], 2, "1 comes first: 4 is already the second size"),
-    ([4, 1, 6], 3, "4 and 1 are facts; only then comes a size that can be open"),
-    ([0, 1, 2, 3], 3, "0, 1, and an open size"),
-    ([4, 1, 4, 4], 2, "4 has an entry, although the dimension has been opened in between"),
+    ([4, 1, 6], 3, "4 and 1 are static; only then comes a symbolic one"),
+    ([0, 1, 2, 3], 3, "0, 1, and a symbolic size"),
+    ([4, 1, 4, 4], 2, "4 has an entry, although the dimension has become symbolic in between"),
     ([], 0, "no call at all"),
 ]
 
@@ -92,15 +92,17 @@ def check_07_2(broadcast):
         trial(lambda s, t, u: ((4,), (2, 3, 4)), [("2", "3", "4")], [], "the shorter one may come first"),
         trial(lambda s, t, u: ((), (3,)), [("3",)], [], "a tensor without dimensions"),
         trial(lambda s, t, u: ((0,), (1,)), [("0",)], [], "0 and 1: nothing is repeated no times"),
-        trial(lambda s, t, u: ((s, 4), (1, 4)), [("s", "4")], [], "an open size and an int 1"),
-        trial(lambda s, t, u: ((4,), (s, 4)), [("s", "4")], [], "an open size and nothing"),
-        trial(lambda s, t, u: ((s, t), (s, t)), [("s", "t")], [], "the same open sizes"),
-        trial(lambda s, t, u: ((s,), (u,)), [("s",), ("u",)], ["s == u"], "two open sizes that are equal today"),
-        trial(lambda s, t, u: ((s,), (t,)), None, [], "two open sizes that differ"),
-        trial(lambda s, t, u: ((s, 3), (5, 3)), [("5", "3")], ["s == 5"], "an open size and an int: now it is known"),
+        trial(lambda s, t, u: ((s, 4), (1, 4)), [("s", "4")], [], "a symbolic size and an int 1"),
+        trial(lambda s, t, u: ((4,), (s, 4)), [("s", "4")], [], "a symbolic size and nothing"),
+        trial(lambda s, t, u: ((s, t), (s, t)), [("s", "t")], [], "the same symbolic sizes"),
+        trial(lambda s, t, u: ((s,), (u,)), [("s",), ("u",)], ["s == u"], "two symbolic sizes that are equal today"),
+        trial(lambda s, t, u: ((s,), (t,)), None, [], "two symbolic sizes that differ"),
+        trial(
+            lambda s, t, u: ((s, 3), (5, 3)), [("5", "3")], ["s == 5"], "a symbolic size and an int: now it is known"
+        ),
         trial(lambda s, t, u: ((5,), (s,)), [("5",)], ["s == 5"], "the int may come first"),
-        trial(lambda s, t, u: ((s,), (6,)), None, [], "an open size and another int"),
-        trial(lambda s, t, u: ((0,), (s,)), None, [], "an open size is never 0"),
+        trial(lambda s, t, u: ((s,), (6,)), None, [], "a symbolic size and another int"),
+        trial(lambda s, t, u: ((0,), (s,)), None, [], "a symbolic size is never 0"),
     ]
     return judge(trials, "this is what PyTorch asks a SymInt when it adds two tensors")
 
@@ -132,7 +134,7 @@ def check_07_3(strides):
 
     trials = [
         trial((2, 3, 4), "ints only"),
-        trial(("s0",), "one open size"),
+        trial(("s0",), "one symbolic size"),
         trial(("s0", 3), "a name in front: its size is in no stride"),
         trial((3, "s0"), "a name at the end is in every stride but its own"),
         trial(("s0", 3, "s1"), "two names"),
@@ -179,8 +181,8 @@ def check_07_4(mended):
             if got is None:
                 return "your function returned None; write its body first"
             if got.shape != wanted.shape or got.dtype != wanted.dtype:
-                facts = f"{wanted.dtype} {tuple(wanted.shape)}, got {got.dtype} {tuple(got.shape)}"
-                return f"{about}: the result should be {facts}"
+                kinds = f"{wanted.dtype} {tuple(wanted.shape)}, got {got.dtype} {tuple(got.shape)}"
+                return f"{about}: the result should be {kinds}"
             if not torch.allclose(got, wanted, equal_nan=True):
                 return f"{about}: expected {wanted.tolist()}, got {got.tolist()}"
             return None

@@ -166,8 +166,8 @@ def unbinds(x):
 
 WRONG = [  # (check, wrong answer, what the message must speak of)
     (chapter_07.check_07_1, one_each, "five sizes"),
-    (chapter_07.check_07_1, two_at_most, "1 is never open"),
-    (chapter_07.check_07_1, zero_and_one_together, "0 and 1 are two different facts"),
+    (chapter_07.check_07_1, two_at_most, "1 is never symbolic"),
+    (chapter_07.check_07_1, zero_and_one_together, "0 and 1 are static, each by itself"),
     (chapter_07.check_07_1, small_ones_apart, "1 comes first"),
     (chapter_07.check_07_2, asks_for_one, "a guard that nobody needs"),
     (chapter_07.check_07_2, asks_of_itself, "you asked t == t"),
