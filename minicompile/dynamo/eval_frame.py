@@ -16,6 +16,7 @@ import threading
 import types
 
 import torch
+import numpy
 
 from .. import config, errors, record
 from . import _eval_frame, builder
@@ -71,7 +72,8 @@ class Capture:
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 SKIPPED_FOLDERS = (
-    _TORCH,
+SKIPPED_LIBRARIES = (_TORCH, os.path.dirname(numpy.__file__) + os.sep)
+    *SKIPPED_LIBRARIES,
     os.path.join(_PACKAGE, "dynamo"),
     os.path.join(_PACKAGE, "aot"),
     os.path.join(_PACKAGE, "inductor"),
@@ -97,7 +99,7 @@ def never_capture(code):
         return True
     if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
         return True
-    if path.startswith(_TORCH) and not path.startswith(CAPTURED_FOLDERS[:3]):
+    if path.startswith(SKIPPED_LIBRARIES) and not path.startswith(CAPTURED_FOLDERS[:3]):
         return True
     looks = looks_at_own_frame(code)  # one look is a break; what a look leaves behind for the next one, we would lose
     return len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks)
@@ -122,7 +124,7 @@ def concerns_tensors(code, function, arguments):
 
 
 def has_tensor(value, depth):
-    if isinstance(value, (torch.Tensor, torch.nn.Module)):
+    if isinstance(value, (torch.Tensor, torch.nn.Module, numpy.ndarray)):
         return True
     if isinstance(value, types.ModuleType):
         return value is torch or value.__name__.startswith("torch.")

@@ -57,6 +57,7 @@ class OutputGraph:
         self.sizes = SymbolicSizes(dynamic, state.sizes[compile_options], state.varying)
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
+        self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
         self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker)
@@ -215,9 +216,9 @@ class OutputGraph:
         return entry[1] if entry is not None else None
 
     def add_closing_guards(self):
-        """Tensor inputs are different objects, as they were now; and what was assumed about symbolic sizes."""
+        """Tensor inputs are different objects, as they were now, and so are arrays; and what was assumed about symbolic sizes."""
         for guard in self.sizes.guards():
             self.guards.add_shape(guard)
-        sources = tuple(graph_input.source for graph_input in self.tensor_inputs())
-        if len(sources) > 1:
-            self.guards.add_alias(sources, same=False)
+        for sources in ([graph_input.source for graph_input in self.tensor_inputs()], self.array_sources):
+            if len(sources) > 1:
+                self.guards.add_alias(tuple(sources), same=False)

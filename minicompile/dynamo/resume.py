@@ -45,13 +45,18 @@ def finish(tx, codegen):
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call = codegen.graph_call(compiled, inputs)
     changed = output.changed_inputs()
-    if any(graph_input.fake.is_inference() for graph_input in changed):  # it has no version
+    if any(has_no_version(tx.output, graph_input) for graph_input in changed):
         codegen.instructions[:0] = call
         return []
     before = _versions(tx, changed)
     before.store_fast("__versions")
     codegen.instructions[:0] = before.instructions + call
     return _run_in_eager_after_error(tx, call, changed)
+
+
+def has_no_version(output, graph_input):
+    """An inference tensor, or the tensor that is made anew of an array at each call."""
+    return graph_input.fake.is_inference() or graph_input.source.parent in output.array_sources
 
 
 def _versions(tx, inputs):

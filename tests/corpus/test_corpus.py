@@ -10,7 +10,6 @@ THEIRS = against_torch.recorded()
 CANNOT_YET = set(
     """
     exception_group inference_mode singledispatch python_random full_backward_hook generator_around_break
-    numpy_of_tensor numpy_numbers numpy_argument
     """.split()
 )
 

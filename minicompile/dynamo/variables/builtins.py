@@ -22,6 +22,7 @@ from . import (
     container_copies,
     conversions,
     higher_order,
+    numpy_arrays,
     operators,
     overrides,
     questions,
@@ -51,6 +52,7 @@ HANDLERS = {
     **autograd_functions.HANDLERS,
     **higher_order.HANDLERS,
     **tensor_subclasses.HANDLERS,
+    **numpy_arrays.HANDLERS,
     torch.Tensor: torch_functions.make_tensor,
     torch.nn.Parameter: torch_functions.make_parameter,
 }
@@ -123,7 +125,7 @@ class BuiltinClassVariable(UserDefinedClassVariable):
 def has_handler(value):
     if isinstance(value, types.FunctionType):
         return value in HANDLERS or value in FOLDED
-    return isinstance(value, (type, types.BuiltinFunctionType)) and value in HANDLERS
+    return isinstance(value, (type, types.BuiltinFunctionType, *numpy_arrays.FUNCTION_TYPES)) and value in HANDLERS
 
 
 @wraps_if(has_handler, order=7)

@@ -8,6 +8,7 @@ Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Tau
 import enum
 import types
 
+import numpy
 import torch
 
 from .. import polyfills
@@ -19,6 +20,7 @@ from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .tables import PLAIN_BASES
 
+FOLDED_CLASSES = (property, numpy.generic, numpy.dtype)  # objects of these are constants
 C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
 
 
@@ -161,7 +163,7 @@ class UserDefinedClassVariable(VariableTracker):
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""
-        constant = WRAPPERS.get(self.value) is wrap_constant or issubclass(self.value, property)
+        constant = WRAPPERS.get(self.value) is wrap_constant or issubclass(self.value, FOLDED_CLASSES)
         if constant and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)
         new = class_lookup(tx, self.value, "__new__")

@@ -198,6 +198,11 @@ class TensorVariable(VariableTracker):
     def method___bool__(self, tx):
         return self.truth(tx)
 
+    def method_numpy(self, tx, *args, **kwargs):
+        from .numpy_arrays import to_numpy
+
+        return to_numpy(tx, self, *args, **kwargs)
+
     def method_as_subclass(self, tx, cls):
         from .tensor_subclasses import make_subclass
 
@@ -281,7 +286,7 @@ METADATA_METHODS = {
 }
 BREAKING_METHODS = {  # name -> kind of the break
     **dict.fromkeys(("item", *(f"__{n}__" for n in "int float bool index complex".split())), "tensor read as a number"),
-    **dict.fromkeys(("tolist", "numpy", "__array__", "data_ptr"), "tensor read as a list or array"),
+    **dict.fromkeys(("tolist", "tobytes", "__array__", "data_ptr"), "tensor read as a list or array"),
     **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
 }

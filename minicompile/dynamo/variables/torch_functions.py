@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from ..builder import wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
-from . import overrides
+from . import numpy_arrays, overrides
 from .base import VariableTracker, unsupported
 from .constant import TRUE
 from .overrides import dispatch, is_overridden
@@ -213,9 +213,9 @@ def _is_tensor(tx, value):
 
 def _torch_tensor(tx, data, **kwargs):
     """`torch.tensor(numbers)` is a graph constant; of tensors it reads their data."""
-    if not data.is_python_constant():
+    if not data.is_python_constant() and data.python_type() is not numpy_arrays.numpy.ndarray:
         unsupported("tensor read as a number", "torch.tensor() of tensors reads their data", "use torch.stack")
-    return graph_call(tx, torch.tensor, [data], kwargs)
+    return numpy_arrays.reading(torch.tensor, copy=True)(tx, data, **kwargs)
 
 
 def _autograd_grad(tx, outputs, inputs, *args, **kwargs):
@@ -306,6 +306,8 @@ HANDLERS = {
     torch.is_signed: _of_fake(torch.is_signed),
     torch.numel: _of_fake(torch.numel),
     torch.tensor: _torch_tensor,
+    torch.as_tensor: numpy_arrays.reading(torch.as_tensor, copy=False),
+    torch.from_numpy: numpy_arrays.from_numpy,
     torch.autograd.grad: _autograd_grad,
     **{
         getattr(torch, f"_foreach_{name}"): _with_tensor_value(getattr(torch, f"_foreach_{name}"), method)
@@ -332,7 +334,6 @@ BREAKING = {
     torch.seed: "seeds the global generator",
     torch.save: "writes a file",
     torch.load: "reads a file",
-    torch.from_numpy: "shares memory with numpy",
 }
 NEVER_OVERRIDDEN = {*overrides.HANDLERS, *MODES, *STATE_READERS, *GUARDED_READERS, *BREAKING}
 NEVER_OVERRIDDEN -= {torch._C._set_grad_enabled}
