@@ -1,14 +1,51 @@
-"""The one thing that pyproject.toml cannot say in a stable way: the C extensions."""
+"""What pyproject.toml cannot say in a stable way: the extensions, and where PyTorch is.
+
+`_guards` reads tensors: it is compiled with the headers of the PyTorch that is installed, and anew each time, as there
+may be another PyTorch now.  pip hides the environment from a build; `sysconfig` still knows where it is.
+"""
+
+import importlib.util
+import pathlib
+import sys
+import sysconfig
 
 from setuptools import Extension, setup
 
+
+def torch_folder():
+    """Where `include` and `lib` of PyTorch are.  In a conda environment they may be those of all packages."""
+    spec = importlib.util.find_spec("torch")
+    packages = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    places = [f"{folder}/torch" for folder in packages] + [sys.prefix]
+    for place in [*spec.submodule_search_locations, *places] if spec is not None else places:
+        if pathlib.Path(place, "include", "ATen", "Context.h").exists():
+            return place
+    raise SystemExit(
+        "minicompile is compiled with PyTorch's headers, and there is no PyTorch in the environment of "
+        f"{sys.executable}: install torch first (with a tool that builds in an environment of its own, such as uv: "
+        "add --no-build-isolation)"
+    )
+
+
+torch = torch_folder()
+COMMON = ["-O3", "-g", "-Wall"]
 setup(
     ext_modules=[
         Extension(
-            f"minicompile.dynamo.{name}",
-            [f"minicompile/dynamo/{name}.c"],
-            extra_compile_args=["-O3", "-g", "-std=c11", "-Wall"],
-        )
-        for name in ("_eval_frame", "_guards")
-    ]
+            "minicompile.dynamo._eval_frame",
+            ["minicompile/dynamo/_eval_frame.c"],
+            extra_compile_args=[*COMMON, "-std=c11"],
+        ),
+        Extension(
+            "minicompile.dynamo._guards",
+            ["minicompile/dynamo/_guards.cpp"],
+            depends=["minicompile/dynamo/_plain_reads.h", "minicompile/dynamo/_torch_state.h"],
+            include_dirs=[f"{torch}/include"],
+            library_dirs=[f"{torch}/lib"],
+            libraries=["c10", "torch_cpu", "torch_python"],
+            extra_compile_args=[*COMMON, "-std=c++20"],
+            language="c++",
+        ),
+    ],
+    options={"build_ext": {"force": True}},
 )

@@ -271,7 +271,6 @@ def capture_frame(options, code, function, arguments, state, function_modes):
         try:
             instructions = translator.run()
         except RestartAnalysis as restart:
-            output.guards.examples.clear()
             attempts += 1
             if options.fullgraph:
                 raise OnlyError(original_error(translator, restart)) from None

@@ -9,6 +9,9 @@ import struct
 
 import torch
 
+from ._guards import AMBIENT_NAMES as AMBIENT_NAMES
+from ._guards import ambient_state as ambient_state  # the thread's modes that change what an operator does
+
 
 def same_constant(value, expected):
     """Equal in type and value, elementwise in tuples; NaN equals itself, 0.0 is not -0.0, True is not 1."""
@@ -99,47 +102,14 @@ def has_no_hooks(module):
 
 
 _module_hooks = torch.nn.modules.module
+GLOBAL_HOOKS = (  # of all modules
+    _module_hooks._global_forward_hooks,
+    _module_hooks._global_forward_pre_hooks,
+    _module_hooks._global_backward_hooks,
+    _module_hooks._global_backward_pre_hooks,
+)
 
 
 def no_global_hooks():
     """No hook that is registered for all modules."""
-    return not (
-        _module_hooks._global_forward_hooks
-        or _module_hooks._global_forward_pre_hooks
-        or _module_hooks._global_backward_hooks
-        or _module_hooks._global_backward_pre_hooks
-    )
-
-
-def ambient_state():
-    """The thread's modes that change what an operator does."""
-    return (
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        torch.get_default_dtype(),
-        torch.is_autocast_enabled("cpu"),
-        torch.is_autocast_enabled("cuda"),
-        torch.get_autocast_dtype("cpu"),
-        torch.get_autocast_dtype("cuda"),
-        torch.is_autocast_cache_enabled(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch._C._len_torch_function_stack(),
-        torch._C._len_torch_dispatch_stack(),
-        torch._C._get_torch_function_state(),
-    )
-
-
-AMBIENT_NAMES = (
-    "torch.is_grad_enabled()",
-    "torch.is_inference_mode_enabled()",
-    "torch.get_default_dtype()",
-    "torch.is_autocast_enabled('cpu')",
-    "torch.is_autocast_enabled('cuda')",
-    "torch.get_autocast_dtype('cpu')",
-    "torch.get_autocast_dtype('cuda')",
-    "torch.is_autocast_cache_enabled()",
-    "torch.are_deterministic_algorithms_enabled()",
-    "number of torch function modes",
-    "number of torch dispatch modes",
-    "state of torch functions",
-)
+    return not any(GLOBAL_HOOKS)

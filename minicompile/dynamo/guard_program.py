@@ -1,39 +1,52 @@
-"""The guard check as a program for `_guards.c`: what Python would ask line by line, in C.
+"""The guard check as a program for `_guards.cpp`: what Python would ask line by line, in C++.
 
-Goes in: guards in the order in which they are to be asked, and the tensors that were there during capture.
-Comes out: a `_guards.Program`.  Kinds without an operation of their own are asked by the Python of their row in
-GUARD_KINDS; all tensors are compared at once, by PyTorch's own `TensorGuards` (which also sees that they are distinct).
+Goes in: guards in the order in which they are to be asked.  Comes out: a `_guards.Program`.
+A value that many guards need (`self`, `self.layers`, its dict of modules) is read once, before the first that needs it.
+Kinds without an operation of their own are asked by the Python of their row in GUARD_KINDS.
 Mirrors `torch/_dynamo/guards.py` (GuardBuilder).  Taught in chapter 04.
 """
 
-import torch
-
 from . import _guards
-from .guard_checks import ambient_state, no_global_hooks
-from .source import AttrSource, CallSource, ConstantSource, FunctionSource, GlobalSource, ItemSource, LocalSource
+from .guard_checks import GLOBAL_HOOKS
+from .source import (
+    AttrSource,
+    CallSource,
+    CellSource,
+    ConstantSource,
+    FunctionSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    SizeSource,
+)
 
 DIRECT = {  # kind of guard -> operation on the value and what is expected
     "type": _guards.TYPE,
     "is": _guards.IS,
     "length": _guards.LENGTH,
+    "keys": _guards.KEYS,
     "has_key": _guards.HAS_KEY,
     "lacks_key": _guards.LACKS_KEY,
     "lacks_attribute": _guards.LACKS_ATTRIBUTE,
     "plain_call": _guards.PLAIN_CALL,
+    "tensor": _guards.TENSOR,
 }
-SMALL = {int: _guards.EQUALS, str: _guards.EQUALS, bool: _guards.IS, type(None): _guards.IS}
+SIZES = {"shape": _guards.SIZE, "stride": _guards.STRIDE, "storage_offset": _guards.STORAGE_OFFSET}
 
 
-def ambient_is(expected):
-    return ambient_state() == expected
+def compared_in_cpp(expected):
+    """Whether `_guards.EQUALS` says of such a constant what `same_constant` says."""
+    if isinstance(expected, (tuple, list)):
+        return all(map(compared_in_cpp, expected))
+    return not isinstance(expected, (set, frozenset, dict))
 
 
 class ProgramWriter:
     """Registers are ("argument", k), ("constant", k) and ("found", k) until all are known."""
 
-    def __init__(self, arguments, namespace, rows, examples):
+    def __init__(self, arguments, namespace, rows):
         self.arguments = {name: ("argument", k) for k, name in enumerate(arguments, 1)}
-        self.namespace, self.rows, self.examples = namespace, rows, examples
+        self.namespace, self.rows = namespace, rows
         self.constants, self.constant_at = [], {}  # values, and their places by id
         self.steps, self.found = [], {}  # (operation, source, target, operand, registers); source -> register
 
@@ -60,67 +73,69 @@ class ProgramWriter:
             return "argument", 0
         if isinstance(source, ConstantSource):
             return self.constant(source.value)
-        parent = self.value(source.parent) if source.parent is not None else ("argument", 0)
-        if isinstance(source, AttrSource):
-            return self.read(source, _guards.ATTRIBUTE, parent, source.attribute)
-        if isinstance(source, ItemSource):
-            return self.read(source, _guards.ITEM, parent, source.key)
         if isinstance(source, GlobalSource):
             namespace = self.value(AttrSource(FunctionSource(), "__globals__"))
             return self.read(source, _guards.ITEM, namespace, source.global_name)
-        if isinstance(source, CallSource):
-            registers = [parent, *map(self.constant, source.arguments)]
-            return self.read(source, _guards.CALL, parent, source.function, registers)
-        return self.read(
-            source, _guards.CALL, parent, self.python("__function", source.expression("__function")), [parent]
-        )
+        if isinstance(source, CellSource):
+            place = self.namespace["__freevars"].index(source.cell)
+            cell = self.value(ItemSource(AttrSource(FunctionSource(), "__closure__"), place))
+            return self.read(source, _guards.ATTRIBUTE, cell, "cell_contents")
+        parent = self.value(source.parent)
+        if isinstance(source, AttrSource):
+            operation = _guards.CODE if source.attribute == "__code__" else _guards.ATTRIBUTE
+            return self.read(source, operation, parent, source.attribute)
+        if isinstance(source, ItemSource):
+            return self.read(source, _guards.ITEM, parent, source.key)
+        if isinstance(source, SizeSource):
+            return self.read(source, SIZES[source.kind], parent, source.index)
+        assert isinstance(source, CallSource)
+        if source.function is type:
+            return self.read(source, _guards.CLASS, parent)
+        registers = [parent, *map(self.constant, source.arguments)]
+        return self.read(source, _guards.CALL, parent, source.function, registers)
 
     def python(self, parameters, text):
         return eval(f"lambda {parameters}: {text}", self.namespace)
 
     # --- questions ----------------------------------------------------------------------------------
-    def check(self, operation, source, operand):
-        self.steps.append((operation, source, ("argument", 0), operand, ()))
+    def check(self, operation, value, operand=None, other=("argument", 0), registers=()):
+        self.steps.append((operation, value, other, operand, tuple(registers)))
 
     def ask(self, function, registers):
-        self.steps.append((_guards.ASK, ("argument", 0), ("argument", 0), function, tuple(registers)))
+        self.check(_guards.ASK, ("argument", 0), function, registers=registers)
 
     def add(self, guard):
-        if guard.kind == "shape":
-            names = [f"v{k}" for k in range(len(guard.sources))]
-            function = self.python(", ".join(names), guard.code.format(*names))
-            return self.ask(function, map(self.value, guard.sources))
-        if guard.kind == "alias":
-            first, *others = map(self.value, guard.sources)
-            if guard.same:
-                return [self.ask(self.python("a, b", "a is b"), (first, other)) for other in others]
-            return self.ask(self.namespace["all_distinct"], (first, *others))
+        """A question about the value at one source."""
+        if guard.kind == "present":
+            return self.value(guard.source)
+        if guard.kind == "code":
+            return self.check(_guards.IS, self.value(AttrSource(guard.source, "__code__")), guard.expected)
         value, expected = self.value(guard.source), guard.expected
-        if guard.kind == "equals" and type(expected) in SMALL:
-            self.check(SMALL[type(expected)], value, expected)
+        if guard.kind == "equals" and compared_in_cpp(expected):
+            self.check(_guards.EQUALS, value, expected)
         elif guard.kind in DIRECT:
             self.check(DIRECT[guard.kind], value, expected)
-        elif guard.kind != "present":
-            self.ask(
-                self.python("s, e", self.rows[guard.kind].code.format(s="s", e="e")), (value, self.constant(expected))
-            )
+        else:
+            code = self.rows[guard.kind].code.format(s="s", e="e")
+            self.ask(self.python("s, e", code), (value, self.constant(expected)))
 
-    def add_tensors(self, guards):
-        """Those whose tensors are at hand in one question, the rest one by one.  Returns the sources of the former."""
-        together = [g for g in guards if g.source in self.examples]
+    def add_alias(self, guard):
+        first, *others = registers = [self.value(source) for source in guard.sources]
+        if not guard.same:
+            return self.check(_guards.DISTINCT, first, registers=registers)
+        for other in others:
+            self.check(_guards.SAME, first, other=other)
+
+    def add_shapes(self, guards):
+        """One Python function for all conditions: calling it takes longer than computing them."""
+        names = {}
         for guard in guards:
-            if guard.source not in self.examples:
-                self.add(guard)
-        if together:
-            sizes, strides = ([list(g.expected[place]) for g in together] for place in (2, 3))
-            tensors = [self.examples[g.source] for g in together]
-            same = torch._C._dynamo.guards.TensorGuards(
-                *tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
-            )
-            self.ask(same.check, [self.value(g.source) for g in together])
-        return {g.source for g in together}
+            names.update((source, f"v{len(names)}") for source in guard.sources if source not in names)
+        conditions = [guard.code.format(*map(names.get, guard.sources)) for guard in guards]
+        function = self.python(", ".join(names.values()), " and ".join(f"({each})" for each in conditions))
+        self.ask(function, map(self.value, names))
 
-    def finish(self):
+    def finish(self, ambient):
         offsets = {"argument": 0, "constant": 1 + len(self.arguments)}
         offsets["found"] = offsets["constant"] + len(self.constants)
 
@@ -132,21 +147,21 @@ class ProgramWriter:
             for operation, source, target, operand, registers in self.steps
         ]
         count = offsets["found"] + len(self.found)
-        return _guards.Program(steps, tuple(self.constants), 1 + len(self.arguments), count)
+        return _guards.Program(ambient, steps, tuple(self.constants), 1 + len(self.arguments), count)
 
 
-def guard_program(guard_set, guards, arguments, namespace, rows, examples):
-    """guards: in the order of asking.  rows: GUARD_KINDS.  examples: source -> the tensor during capture."""
-    writer = ProgramWriter(arguments, namespace, rows, examples)
-    writer.ask(ambient_is, [writer.constant(guard_set.ambient)])
+def guard_program(guard_set, guards, arguments, namespace, rows):
+    """guards: in the order of asking.  rows: GUARD_KINDS."""
+    writer = ProgramWriter(arguments, namespace, rows)
     if guard_set.global_hooks:
-        writer.ask(no_global_hooks, [])
-    tensors = [g for g in guards if g.kind == "tensor"]
+        for hooks in GLOBAL_HOOKS:
+            writer.check(_guards.LENGTH, writer.constant(hooks), 0)
+    shapes = [guard for guard in guards if guard.kind == "shape"]
     for guard in guards:
-        if guard.kind not in ("tensor", "alias", "shape"):
+        if guard.kind == "alias":
+            writer.add_alias(guard)
+        elif guard.kind != "shape":
             writer.add(guard)
-    distinct = writer.add_tensors(tensors)
-    for guard in guards:
-        if guard.kind == "shape" or (guard.kind == "alias" and (guard.same or not distinct.issuperset(guard.sources))):
-            writer.add(guard)
-    return writer.finish()
+    if shapes:
+        writer.add_shapes(shapes)
+    return writer.finish(guard_set.ambient)

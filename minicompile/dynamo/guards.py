@@ -135,6 +135,16 @@ class ShapeGuard:
     __repr__ = Guard.__repr__
 
 
+def asking_order(guard):
+    """Arguments first, the cheapest questions before others: what a model keeps changes less from call to call.
+
+    The rest in capture's order: each path before those that go on from it, each object's facts together.
+    """
+    if guard.kind in GUARD_KINDS and isinstance(guard.source, LocalSource):
+        return 0, GUARD_KINDS[guard.kind].cost
+    return 2 if guard.kind in ("shape", "alias") else 1, 0
+
+
 class GuardSet:
     """The guards of one compiled frame, in the order in which capture needed them."""
 
@@ -142,7 +152,6 @@ class GuardSet:
         """ambient: the `ambient_state()` in which the frame was entered."""
         self.guards, self.ambient = {}, ambient
         self.global_hooks = False  # whether some module call relied on there being none
-        self.examples = {}  # source -> the tensor there during capture; gone when the check is built
 
     def add(self, kind, source, expected=None, user_location=""):
         told_apart = hex if type(expected) is int else repr  # a huge number has no decimal text
@@ -177,10 +186,9 @@ class GuardFunction:
         self.guard_set = guard_set
         self.arguments = frame_arguments(code)
         self.writer = GuardWriter(code)
-        ordered = sorted(guard_set, key=lambda g: GUARD_KINDS[g.kind].cost if g.kind in GUARD_KINDS else 9)
+        ordered = sorted(guard_set, key=asking_order)
         self.source_text = self.writer.function_text(ordered, self.arguments, guard_set)
-        examples, guard_set.examples = guard_set.examples, {}
-        self.check = guard_program(guard_set, ordered, self.arguments, self.writer.namespace, GUARD_KINDS, examples)
+        self.check = guard_program(guard_set, ordered, self.arguments, self.writer.namespace, GUARD_KINDS)
 
     def failures(self, function, arguments):
         """The guards that do not hold."""

@@ -119,7 +119,6 @@ class OutputGraph:
         plain = plain_tensor(tensor)
         with temporarily_clear_interpreter_stack():
             fake = self.sizes.fake_tensor(self.fake_mode, plain, source) if plain is tensor else self.fakeify(plain)
-        self.guards.examples[source] = tensor
         return self.add_placeholder(tensor, fake, source)
 
     def add_placeholder(self, value, fake, source):
