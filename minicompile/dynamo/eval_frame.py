@@ -15,8 +15,8 @@ import sysconfig
 import threading
 import types
 
-import torch
 import numpy
+import torch
 
 from .. import config, errors, record
 from . import _eval_frame, builder
@@ -29,8 +29,8 @@ from .guards import frame_arguments
 from .output_graph import OutputGraph
 from .resume_code import is_resume_code, looks_at_own_frame, resumes_in_loop
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
-from .variables.varying import add_varying
 from .variables.overrides import FunctionModesOff
+from .variables.varying import add_varying
 
 builder.load_all()
 
@@ -71,8 +71,8 @@ class Capture:
 # --- which frames ---------------------------------------------------------------------------------------
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-SKIPPED_FOLDERS = (
 SKIPPED_LIBRARIES = (_TORCH, os.path.dirname(numpy.__file__) + os.sep)
+SKIPPED_FOLDERS = (
     *SKIPPED_LIBRARIES,
     os.path.join(_PACKAGE, "dynamo"),
     os.path.join(_PACKAGE, "aot"),
