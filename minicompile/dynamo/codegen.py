@@ -152,7 +152,7 @@ class PyCodegen:
         if tracker.source is not None:
             return self.load_source(tracker.source)
         tracker.reconstruct(self)
-        if type(tracker) is not TensorVariable:  # which is in the graph's outputs, as often as it is asked for
+        if not isinstance(tracker, TensorVariable) or not tracker.is_graph_output(self.output):
             self.keep(tracker)
 
     def keep(self, tracker):

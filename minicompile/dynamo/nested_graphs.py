@@ -107,7 +107,7 @@ def tensor_versions(output):
     """{node: how often its tensor was written so far}, for all graphs under construction."""
     graphs = (output.root_graph, *(nested.graph for nested in output.nested))
     values = ((node, node.meta.get("example_value")) for graph in graphs for node in graph.nodes)
-    return {node: value._version for node, value in values if isinstance(value, torch.Tensor)}
+    return {n: value._version for n, value in values if isinstance(value, torch.Tensor) and not value.is_inference()}
 
 
 def example_values(structure):

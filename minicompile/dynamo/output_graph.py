@@ -20,6 +20,7 @@ from .. import config, errors, record
 from . import _eval_frame, builder, nested_graphs
 from .dynamic_shapes import SymbolicSizes
 from .guards import GuardSet
+from .polyfills.tensors import set_inference_mode
 from .side_effects import SideEffects
 from .source import CallSource, ConstantSource, Source
 from .variables.base import LazyVariable
@@ -57,6 +58,7 @@ class OutputGraph:
         self.sizes = SymbolicSizes(dynamic, state.sizes[compile_options], state.varying)
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
+        self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
@@ -149,13 +151,16 @@ class OutputGraph:
         return any(node.op not in ("placeholder", "get_attr", "output") for node in self.root_graph.nodes)
 
     def changed_inputs(self):
-        return [graph_input for graph_input in self.tensor_inputs() if graph_input.fake._version > 0]
+        """Those that the graph writes to, and those of which nobody knows: inference tensors have no version."""
+        return [each for each in self.tensor_inputs() if each.fake.is_inference() or each.fake._version > 0]
 
     def tensor_inputs(self):
         return [graph_input for graph_input in self.inputs if isinstance(graph_input.fake, FakeTensor)]
 
     def compile_graph(self, outputs):
         """Finish the graph with these output nodes and compile it.  Returns (callable, its GraphInputs)."""
+        if set_inference_mode in self.side_effects.modes:  # which the graph knows as grad modes
+            self.create_node("call_function", torch._C._set_grad_enabled, (self.grad_enabled,))
         self.graph.output(tuple(outputs))
         for graph_input in list(self.inputs):
             if not graph_input.node.users:

@@ -2,8 +2,11 @@
 
 import contextlib
 
+import pytest
 import torch
 from worlds import same
+
+import minicompile
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -245,3 +248,47 @@ def test_with_what_is_no_context_manager():
         return x, texts
 
     twice(f)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_inference_mode(backend):
+    @torch.inference_mode()
+    def double(x):
+        return x * 2
+
+    def f(x, broken):
+        states = [torch.is_inference_mode_enabled()]
+        with torch.inference_mode():
+            y = x + 1
+            if broken:
+                minicompile.graph_break()
+            z = double(y).relu_()
+            states += [torch.is_inference_mode_enabled(), torch.is_grad_enabled()]
+            with torch.inference_mode(False):
+                states += [torch.is_inference_mode_enabled(), torch.is_grad_enabled()]
+        states += [torch.is_inference_mode_enabled(), torch.is_grad_enabled()]
+        w = x * 3
+        return y, z, w, x.view(-1), states, y
+
+    for broken in (False, True):
+        compiled = minicompile.compile(f, backend=backend, fullgraph=not broken)
+        for _ in range(2):
+            x = torch.randn(3, requires_grad=True)
+            expected, found = f(x, broken), compiled(x, broken)
+            for a, b in zip(expected[:4], found[:4]):
+                assert a.equal(b) and a.is_inference() == b.is_inference() and a.requires_grad == b.requires_grad
+            assert found[4] == expected[4] and found[0] is found[5]
+        assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_an_inference_tensor_is_refused_by_autograd():
+    def f(x):
+        with torch.inference_mode():
+            y = x + 1
+        try:
+            return x * y
+        except RuntimeError as error:
+            return str(error)[:40]
+
+    x = torch.randn(3, requires_grad=True)
+    assert minicompile.compile(f, backend="eager")(x) == f(x)

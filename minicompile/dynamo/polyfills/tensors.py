@@ -3,6 +3,8 @@
 See polyfills/__init__.py.
 """
 
+import threading
+
 import torch
 
 
@@ -53,7 +55,37 @@ def foreach(method):
     return run
 
 
+_entered = threading.local()  # .modes: [(what `_InferenceMode` was before, the context)], innermost last
+
+
+def set_inference_mode(enabled):
+    """Switch the mode as `with torch.inference_mode(enabled)` does, for another call to switch it back."""
+    modes = vars(_entered).setdefault("modes", [])
+    if modes and modes[-1][0] == enabled:
+        return modes.pop()[1].__exit__(None, None, None)
+    before, context = torch.is_inference_mode_enabled(), torch._C._InferenceMode(enabled)
+    context.__enter__()
+    modes.append((before, context))
+
+
+class InferenceMode:
+    """`torch._C._InferenceMode`."""
+
+    def __init__(self, enabled):
+        self.enabled = enabled
+
+    def __enter__(self):
+        self.before = torch.is_inference_mode_enabled()
+        if self.before != self.enabled:
+            set_inference_mode(self.enabled)
+
+    def __exit__(self, *exception):
+        if self.before != self.enabled:
+            set_inference_mode(self.before)
+
+
 POLYFILLS = {
+    torch._C._InferenceMode: InferenceMode,
     torch.autograd.profiler.record_function: NullContext,
     torch.optim.Optimizer.zero_grad: torch.optim.Optimizer.zero_grad.__wrapped__,  # which is marked to run in eager
     torch._C._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,

@@ -235,11 +235,29 @@ class TensorVariable(VariableTracker):
             tx.raise_observed(TypeError, "iteration over a 0-d tensor")
         return graph_call(tx, "unbind", [self], {}, op="call_method").unpack(tx)
 
+    # --- how to have it again -----------------------------------------------------------------------
+    def is_graph_output(self, output):
+        """Whether it is just what the graph returns; else it is made of that, once."""
+        return output.in_inference_mode or not self.fake.is_inference()
+
     def reconstruct(self, codegen):
+        if self.is_graph_output(codegen.output):
+            return codegen.load_graph_output(self.node)
+        codegen.push_function(as_inference_tensor)
         codegen.load_graph_output(self.node)
+        codegen.call_function(1)
 
     def __repr__(self):
         return f"TensorVariable({self.node.name}: {str(self.fake.dtype)[6:]}{list(self.fake.shape)})"
+
+
+def as_inference_tensor(tensor):
+    """The tensor as if it were made in inference mode: it has no version, and autograd refuses it."""
+    if tensor.is_inference():
+        return tensor
+    with torch.inference_mode():
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 class IdentityKey:

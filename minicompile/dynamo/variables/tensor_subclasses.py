@@ -86,11 +86,14 @@ class TensorSubclassVariable(TensorVariable):
             return NONE
         return self.torch_method(tx, descriptor.__name__, args, kwargs)
 
+    def is_graph_output(self, output):
+        return False
+
     def reconstruct(self, codegen):
         if self.fake.is_leaf and self.fake.requires_grad:
             unsupported("tensor subclass", f"a {self.cls.__name__} that is a leaf would be no leaf behind the graph")
         codegen.push_function(torch.Tensor.as_subclass)
-        super().reconstruct(codegen)
+        codegen.load_graph_output(self.node)
         codegen.load_const(self.cls)
         codegen.call_function(2)
 

@@ -138,6 +138,7 @@ MODES = {
     torch._C._set_default_dtype: lambda dtype: (torch.get_default_dtype(),),
     **{getattr(torch._C, f"_set_sdp_use_{name}"): sdp_state(name) for name in SDP_BACKENDS},
     torch._C._set_sdp_priority_order: lambda order: (torch._C._get_sdp_priority_order(),),
+    tensors.set_inference_mode: lambda enabled: (torch.is_inference_mode_enabled(),),
     torch._C._set_torch_function_state: lambda state: (torch._C._get_torch_function_state(),),
 }
 NOT_IN_GRAPHS = {torch._C._set_torch_function_state}  # a graph runs with all overriding off
@@ -179,10 +180,14 @@ def mode_call(tx, function, args, kwargs):
     """Read or switch an ambient mode.  Readers are constants: every frame guards the ambient state."""
     constants = [a.as_python_constant() for a in args]
     named = {k: v.as_python_constant() for k, v in kwargs.items()}
+    if function is tensors.set_inference_mode and tx.output.in_inference_mode:
+        unsupported("torch call left to eager", "what is computed in inference mode, and what is not, are two graphs")
     if function in MODES:
         before = MODES[function](*constants)
         result = tx.fold_python(function, constants, named)  # which may refuse the arguments
         tx.side_effects.set_mode(function, before, tuple(constants))
+        if function is tensors.set_inference_mode:  # for a graph, no more than a grad mode
+            function, constants = torch._C._set_grad_enabled, [torch.is_grad_enabled()]
         if function not in NOT_IN_GRAPHS:
             tx.output.create_node("call_function", function, tuple(constants))
         return result
