@@ -215,16 +215,21 @@ def draw_effects(fn, *args):
         raise ValueError(f"no frame of {fn!r} was captured from beginning to end")
     before, after = graphs[:2]
     writes = [f"{number}. {text}" for number, (_, _, text) in enumerate(after.writes, 1)]
-    rows = "".join(f'<TR><TD ALIGN="LEFT" BGCOLOR="{CHANGED}">{escape(text)}</TD></TR>' for text in writes)
+    font = 'FACE="DejaVu Sans Mono" POINT-SIZE="11"'
+    rows = "".join(
+        f'<TR><TD ALIGN="LEFT" BGCOLOR="{CHANGED}"><FONT {font}>{escape(text)}</FONT></TD></TR>' for text in writes
+    )
     rows = rows or "<TR><TD>nothing to replay</TD></TR>"
+    head = '<TR><TD ALIGN="LEFT">recorded writes, in order</TD></TR>'
     dot = [
         f'digraph G {{ bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.18; ranksep=0.35; fontname="DejaVu Sans";',
         'node [fontname="DejaVu Sans Mono", fontsize=11, margin=0.02]; fontsize=13; compound=true;',
         f'edge [color="{style.MUTED}", arrowsize=0.6];',
-        *after.dot("c", "after the replay"),  # Graphviz stacks from below
-        'subgraph cluster_b { label="recorded writes, in order"; labeljust=l; ',
-        f'color="{style.RULE}"; style=rounded;',
-        f'w [shape=plaintext, label=<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3">{rows}</TABLE>>]; }}',
+        # Graphviz stacks from below; a label, unlike a node, pushes nothing to the side
+        f'subgraph cluster_b {{ label=<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3">{head}{rows}</TABLE>>;',
+        f'labeljust=l; color="{style.CARD}";',
+        *after.dot("c", "after the replay"),
+        "}",
         *before.dot("a", "before the call"),
         "}",
     ]

@@ -9,7 +9,7 @@ import dataclasses
 
 from ..dynamo.guards import AMBIENT_NAMES, GUARD_KINDS, AliasGuard
 from . import style
-from .picture import Canvas
+from .picture import PAGE, Canvas
 
 HOLDS, FAILS, FIRST = "holds", "fails", "fails first"
 FILLS = {HOLDS: "#e7f1f8", FAILS: "#f7d9c8", FIRST: style.STAGE_COLOURS["codegen"]}
@@ -109,7 +109,7 @@ def draw_guards(tree, title="What is asked before the compiled code runs again")
     """A line for each value, indented under the value that it is read from; a box for each fact about it."""
     rows = list(tree.rows())
     labels = max(depth * INDENT + len(label) * CHARACTER for depth, label, _ in rows)
-    left, width = 16 + labels + 18, 1000
+    left, width = 16 + labels + 18, PAGE
     placed = [(depth, label, boxes(facts, width - left - 16)) for depth, label, facts in rows]
     top = 76 if tree.failure else 50
     canvas = Canvas(width, top + LINE * sum(len(lines) for _, _, lines in placed) + 12)

@@ -5,6 +5,7 @@ Mirrors nothing in PyTorch.  Taught in chapter 00.
 """
 
 import io
+import re
 from html import escape
 
 from . import style
@@ -28,11 +29,22 @@ class Picture:
             file.write(self.svg)
 
 
+PAGE = 900  # pixels: notebooks show an SVG as an image of its own size, and cut what is wider than the page
+
+
 def _described(svg, alt):
-    """Give the outermost <svg> a <title>, for screen readers and tooltips, and let it shrink to the page's width."""
+    """Give the outermost <svg> a <title>, for screen readers and tooltips, and a width that a page has."""
     start = svg.index("<svg")
     end = svg.index(">", start) + 1
     head = svg[start : end - 1] + ' role="img" style="max-width:100%;height:auto">'
+    (width, unit), (height, _) = (
+        re.search(rf'\b{side}="([\d.]+)(pt|px)?"', head).groups() for side in ("width", "height")
+    )
+    pixels = float(width) * (4 / 3 if unit == "pt" else 1)
+    if pixels > PAGE:
+        scale = PAGE / float(width)
+        head = head.replace(f'width="{width}{unit or ""}"', f'width="{PAGE}"', 1)
+        head = head.replace(f'height="{height}{unit or ""}"', f'height="{float(height) * scale:.0f}"', 1)
     return f"{head}<title>{escape(alt)}</title>{svg[end:]}"
 
 
