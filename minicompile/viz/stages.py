@@ -78,7 +78,16 @@ def draw_snapshots(fn, explanation, columns=2, lines=13, width=62):
 
 
 def clip(text, lines, width):
-    """At most `lines` lines of `width` characters; what is cut shows an ellipsis."""
+    """At most `lines` lines of `width` characters: long ones go on in the next where there is room, else in "…"."""
     rows = [row.rstrip() for row in text.split("\n") if row.strip()]
+    wrapped = [piece for row in rows for piece in wrap(row, width)]
+    if len(wrapped) <= lines:
+        return wrapped
     rows = [row if len(row) <= width else row[: width - 1] + "…" for row in rows]
     return rows if len(rows) <= lines else [*rows[: lines - 1], f"… {len(rows) - lines + 1} more lines"]
+
+
+def wrap(row, width):
+    """A line of code in several, all but the first indented further."""
+    indent = " " * (len(row) - len(row.lstrip()) + 8)
+    return textwrap.wrap(row, width, subsequent_indent=indent, break_on_hyphens=False)
