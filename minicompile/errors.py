@@ -52,6 +52,7 @@ class Unsupported(MinicompileError):
     def __init__(self, kind, explanation, hint=""):
         super().__init__(kind)
         self.kind, self.explanation, self.hint, self.places = kind, explanation, hint, []
+        self.step = None  # before which step of the capture the graph can break
 
     @property
     def user_location(self):

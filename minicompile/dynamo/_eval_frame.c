@@ -231,20 +231,27 @@ run_entry(PyThreadState *ts, _PyInterpreterFrame *f, PyObject *entry)
  * is as deep as in eager.  `f` has only been popped where that is not our caller's task. */
 static PyObject *continuation_type;
 
+static PyObject * /* steals `call`; the frame that is called takes its arguments over */
+call_handed_over(PyObject *call)
+{
+    PyObject **items = &PyList_GET_ITEM(call, 0), *function = Py_NewRef(items[0]);
+    tls_handed_over = call;
+    PyObject *result = PyObject_Vectorcall(function, items + 1, PyList_GET_SIZE(call) - 1, NULL);
+    tls_handed_over = NULL;
+    Py_DECREF(function);
+    Py_DECREF(call);
+    return result;
+}
+
 static PyObject * /* steals result */
 run_continuations(_PyInterpreterFrame *f, PyObject *result)
 {
     while (result != NULL && Py_IS_TYPE(result, (PyTypeObject *)continuation_type)) {
-        PyObject *call = result, **items = &PyList_GET_ITEM(call, 0), *function = Py_NewRef(items[0]);
 #if PY_VERSION_HEX < 0x030C0000
         for (int i = 0; f->frame_obj == NULL && i < f->stacktop; i++)
             Py_CLEAR(f->localsplus[i]);
 #endif
-        tls_handed_over = call;
-        result = PyObject_Vectorcall(function, items + 1, PyList_GET_SIZE(call) - 1, NULL);
-        tls_handed_over = NULL;
-        Py_DECREF(function);
-        Py_DECREF(call);
+        result = call_handed_over(result);
     }
     return result;
 }
@@ -537,6 +544,26 @@ py_invalidate(PyObject *module, PyObject *args)
 }
 
 static PyObject *
+py_call_piece(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2 || !Py_IS_TYPE(args[0], (PyTypeObject *)continuation_type))
+        return PyErr_Format(PyExc_TypeError, "call_piece(continuation, must_end)");
+    PyObject *result = call_handed_over(Py_NewRef(args[0]));
+    while (result != NULL && Py_IS_TYPE(result, (PyTypeObject *)continuation_type)) {
+        PyObject *answer = PyObject_CallOneArg(args[1], result);
+        int must_end = answer != NULL ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        if (must_end == 0)
+            break;
+        if (must_end < 0)
+            Py_CLEAR(result);
+        else
+            result = call_handed_over(result);
+    }
+    return result;
+}
+
+static PyObject *
 py_set_always_call(PyObject *module, PyObject *flag)
 {
     int value = PyObject_IsTrue(flag);
@@ -549,6 +576,8 @@ py_set_always_call(PyObject *module, PyObject *flag)
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))py_call, METH_FASTCALL | METH_KEYWORDS,
      "call(callback, fn, *args, **kwargs): run fn with the hook set to `callback` on this thread (None: off)"},
+    {"call_piece", (PyCFunction)(void (*)(void))py_call_piece, METH_FASTCALL,
+     "call_piece(continuation, must_end) -> its result, or the continuation of which must_end(it) is false"},
     {"set_callback", py_set_callback, METH_O,
      "set_callback(callback or None) -> the earlier one.  A thread must not end with one set: prefer `call`."},
     {"skip", py_skip, METH_O, "skip(code): never ask for this code"},

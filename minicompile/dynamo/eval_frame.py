@@ -9,13 +9,9 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import os
 import sys
-import sysconfig
 import threading
-import types
 
-import numpy
 import torch
 
 from .. import config, errors, record
@@ -27,7 +23,8 @@ from .code_table import CodeTable
 from .dynamic_shapes import SizeHistory
 from .guards import frame_arguments
 from .output_graph import OutputGraph
-from .resume_code import is_resume_code, looks_at_own_frame, resumes_in_loop
+from .resume_code import resumes_in_loop
+from .skip_files import TORCH_FOLDER, concerns_tensors, never_capture
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 from .variables.overrides import FunctionModesOff
 from .variables.varying import add_varying
@@ -69,77 +66,9 @@ class Capture:
 
 
 # --- which frames ---------------------------------------------------------------------------------------
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-SKIPPED_LIBRARIES = (_TORCH, os.path.dirname(numpy.__file__) + os.sep)
-SKIPPED_FOLDERS = (
-    *SKIPPED_LIBRARIES,
-    os.path.join(_PACKAGE, "dynamo"),
-    os.path.join(_PACKAGE, "aot"),
-    os.path.join(_PACKAGE, "inductor"),
-    os.path.join(_PACKAGE, "viz"),
-    sysconfig.get_path("stdlib") + os.sep,
-)
-CAPTURED_FOLDERS = (
-    os.path.join(_TORCH, "nn", "modules"),
-    os.path.join(_TORCH, "nn", "functional"),
-    os.path.join(_TORCH, "optim"),
-    sysconfig.get_path("purelib") + os.sep,
-)
-# nn.Module itself only dispatches, to `forward`, to hooks and to its dicts; what it calls is captured by itself
-DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
-
-
-def never_capture(code):
-    """A frame of the compiler, of torch or of the standard library, or one that keeps something in its own frame."""
-    path = code.co_filename
-    if path == DISPATCH_FILE or path.startswith(("<frozen", "<minicompile")):  # a wrapper that we wrote ourselves
-        return True
-    if code.co_name == "__torch_dispatch__":  # runs below autograd, where a graph would be another one
-        return True
-    if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
-        return True
-    if path.startswith(SKIPPED_LIBRARIES) and not path.startswith(CAPTURED_FOLDERS[:3]):
-        return True
-    looks = looks_at_own_frame(code)  # one look is a break; what a look leaves behind for the next one, we would lose
-    return len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks)
-
-
 def is_our_graph(arguments):
     """A backward graph, which autograd runs while the program is inside a compiled region."""
     return arguments and isinstance(arguments[0], torch.fx.GraphModule) and "minicompile" in arguments[0].meta
-
-
-def concerns_tensors(code, function, arguments):
-    """Whether capturing this frame can pay: a tensor, a module, or torch itself is within reach."""
-    if is_resume_code(code):
-        return True
-    reachable = [*arguments, *(function.__globals__.get(name) for name in code.co_names)]
-    for cell in function.__closure__ or ():
-        try:
-            reachable.append(cell.cell_contents)
-        except ValueError:
-            continue
-    return any(has_tensor(value, 3) for value in reachable)
-
-
-def has_tensor(value, depth):
-    if isinstance(value, (torch.Tensor, torch.nn.Module, numpy.ndarray)):
-        return True
-    if isinstance(value, types.ModuleType):
-        return value is torch or value.__name__.startswith("torch.")
-    if depth == 0:
-        return False
-    for base in (list, tuple):
-        if isinstance(value, base) and any(has_tensor(v, depth - 1) for v in base.__getitem__(value, slice(8))):
-            return True
-    if isinstance(value, dict) and any(has_tensor(v, depth - 1) for v in itertools.islice(dict.values(value), 8)):
-        return True
-    if isinstance(value, types.MethodType):
-        return has_tensor(value.__self__, depth - 1)
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
-        return False
-    return any(has_tensor(item, depth - 1) for item in list(getattr(value, "__dict__", {}).values())[:8])
 
 
 # --- one frame ------------------------------------------------------------------------------------------
@@ -159,7 +88,7 @@ _lock = threading.RLock()
 
 def convert_frame(options, code, function, arguments):
     """The hook's callback, bound to `options`."""
-    if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(_TORCH):
+    if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(TORCH_FOLDER):
         return call_with_hook_off(code), lambda *frame: True
     if never_capture(code) or is_our_graph(arguments):
         return False

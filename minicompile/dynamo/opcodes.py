@@ -13,7 +13,7 @@ from .assumptions import assumed_truth
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .variables import text
-from .variables.base import ObservedException, VariableTracker
+from .variables.base import LazyVariable, ObservedException, VariableTracker, unsupported
 from .variables.cells import CellVariable
 from .variables.descriptors import type_lookup
 from .variables.elements import next_or_none
@@ -121,6 +121,7 @@ class Opcodes(CallOpcodes, BlockOpcodes):
     def STORE_FAST(self, instruction):
         from .symbolic_convert import UnboundVariable
 
+        self.check_drop(instruction.argval)
         value = self.pop_lazy()
         if isinstance(value, UnboundVariable):
             self.locals.pop(instruction.argval, None)
@@ -130,7 +131,14 @@ class Opcodes(CallOpcodes, BlockOpcodes):
     def DELETE_FAST(self, instruction):
         if instruction.argval not in self.locals:
             self.raise_unbound(instruction.argval)
+        self.check_drop(instruction.argval)
         del self.locals[instruction.argval]
+
+    def check_drop(self, name):
+        """A local loses what it holds: if that dies, its finalizer must run now."""
+        dropped = self.locals.get(name)
+        if isinstance(dropped, LazyVariable) and dropped.source is not None and hasattr(type(dropped.value), "__del__"):
+            unsupported("object with a finalizer", f"`{name}` loses an object whose class defines __del__")
 
     def LOAD_FAST_AND_CLEAR(self, instruction):
         from .symbolic_convert import UnboundVariable

@@ -19,7 +19,7 @@ class CallOpcodes:
         split = len(values) - len(call.kwnames)
         kwargs = dict(zip(call.kwnames, values[split:]))
         function = self.pop()
-        self.push(function.call_function(self, values[:split], kwargs))
+        self.push(self.call_directly(function, values[:split], kwargs))
 
     def CALL_FUNCTION_EX(self, instruction):
         kwargs = self.pop() if instruction.argval else None
@@ -29,7 +29,7 @@ class CallOpcodes:
             for key in self.call(list, kwargs).unpack(self):
                 value = kwargs.call_method(self, "__getitem__", [key], {})
                 named[key.realize().as_python_constant()] = value
-        self.push(self.pop().call_function(self, args, named))
+        self.push(self.call_directly(self.pop(), args, named))
 
     def MAKE_FUNCTION(self, instruction):
         flags, code = instruction.arg or 0, self.pop().as_python_constant()

@@ -53,6 +53,8 @@ class OutputGraph:
         self.generators = []  # that capture made, and that have not ended
         self.watch = compile_options.watch
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
+        self.steps = 0  # instructions run so far, in all frames
+        self.break_at = None  # the RestartAnalysis of the attempt before
         self.nested = []  # the NestedGraphs under construction, outermost first
         dynamic = False if function_modes.may_watch() else compile_options.dynamic
         self.sizes = SymbolicSizes(dynamic, state.sizes[compile_options], state.varying)

@@ -9,25 +9,23 @@ Resume functions do not nest: a frame that breaks returns a `Continuation`, [res
 hook calls that in the frame's place: whoever looks at the stack sees one frame of the user's function, as in eager.
 """
 
-import types
-from dataclasses import replace
-
-import torch
+import functools
 
 from .. import config, record
 from . import _eval_frame
-from .bytecode import ExceptionHandler, Instruction
+from .bytecode import CallArguments, ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
-from .resume_code import looks_at_own_frame, origin_of, resume_code
+from .nested_breaks import MORTALS_UNSEEN, CallerContinuation, emit_call, sees_death
+from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
 from .variables.generators import GeneratorVariable
 
 
 def prologue_of(tx):
-    return [replace(instruction) for instruction in tx.instructions[: prologue_length(tx.instructions)]]
+    return [instruction.copy() for instruction in tx.instructions[: prologue_length(tx.instructions)]]
 
 
 def finish(tx, codegen):
@@ -114,38 +112,51 @@ def compile_return(tx):
     return prologue_of(tx) + _placed(codegen.instructions, tx.current) + error_path
 
 
-def compile_break(tx, instruction):
-    """Code for a frame that breaks before `instruction`."""
+def compile_break(tx, frames):
+    """Code for the root frame `tx` if the graph breaks in the last of `frames`, each of which calls the next."""
     codegen = PyCodegen(tx.output, tx.code)
-    origin = origin_of(tx.code)
-    number = tx.index_of[id(instruction)]
+    instruction, callees = tx.current, frames[1:]
     for tracker in tx.stack:
         if isinstance(tracker, UnboundVariable):
             codegen.emit("LOAD_FAST_AND_CLEAR", "__unbound")
         else:
             codegen(tracker)
-    names = names_kept(tx, number)
+    names = names_kept(tx)
     for name in names:
         codegen(tx.locals[name])
+    if callees:
+        emit_call(codegen, callees, functools.partial(_piece_of_callee, tx))
     for cell in tx.cells.values():
         if cell.frame_name is not None and tx.side_effects.load_cell(cell) is not None:
             codegen.save(cell)
     error_path = finish(tx, codegen)
     ours = {i.argval: None for i in codegen.instructions if i.opname == "STORE_FAST"}
+    if callees:
+        codegen.store_fast(PIECE)
     for name in reversed(names):
         codegen.store_fast(name)
     for name in (*frame_arguments(tx.code), *ours):  # the program has dropped these
         if name not in names and name not in tx.code.co_cellvars:
             codegen.delete_fast(name)
-    tail, handlers = _eager_instruction(tx, instruction, number, origin)
-    return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + handlers + error_path
+    tail = _tail(tx, tx, bool(callees))
+    return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + error_path
 
 
-MORTALS_UNSEEN = (int, float, complex, str, bytes, type(None), torch.Tensor, type, types.FunctionType, types.ModuleType)
+def _piece_of_callee(tx, frame, is_caller):
+    """What a callee's frame does at the break: names of its locals, which stack values are bound, and the code."""
+    names, bound = tuple(names_kept(frame)), _bound(frame)
+    code = piece_code(frame.code, bound, names, is_caller, _tail(tx, frame, is_caller))
+    _eval_frame.skip(code)
+    return names, bound, code
 
 
-def names_kept(tx, number):
+def _bound(frame):
+    return tuple(not isinstance(tracker, UnboundVariable) for tracker in frame.stack)
+
+
+def names_kept(tx, number=None):
     """The locals needed from this instruction on, and those that hold an object whose death the program might see."""
+    number = tx.index_of[id(tx.current)] if number is None else number
     live, order = live_sets(tx.instructions)[number], {name: k for k, name in enumerate(tx.code.co_varnames)}
     own = sorted((name for name in tx.locals if not name.startswith("__stack_")), key=order.get)
     if looks_at_own_frame(tx.code):
@@ -167,40 +178,58 @@ def is_mortal(tracker):
     )
 
 
-def _eager_instruction(tx, instruction, number, origin):
-    """The instruction itself, then a call of the resume function for each way it can go on."""
-    everything = copy_instructions(tx.instructions)
-    eager = replace(everything[number])  # `everything` keeps its own, for a handler that loops back to it
-    body = [eager]
-    bound = [not isinstance(tracker, UnboundVariable) for tracker in tx.stack]
+def _tail(tx, frame, is_caller):
+    """What a frame does at the break: its instruction, then a call of the resume function for each way it can go on.
+
+    is_caller: the instruction is a call of a frame that goes on too.
+    """
+    instruction, origin = frame.current, origin_of(frame.code)
+    number = frame.index_of[id(instruction)]
+    everything = copy_instructions(frame.instructions)
+    eager = everything[number].copy()  # `everything` keeps its own, for a handler that loops back to it
+    bound = _bound(frame)
+    if is_caller:
+        place, names = origin.places[number] + 1, tuple(names_kept(frame))  # a handler may read them yet
+        eager.opname, eager.arg, eager.argval = "CALL", None, CallArguments(2)
+        body = [Instruction("LOAD_CONST", None, _eval_frame.call_piece), *last_loads([PIECE])]
+        body += [Instruction("LOAD_CONST", None, sees_death), eager]
+        body += _call_resume(tx, origin, place, (*bound, True), names, CallerContinuation(origin, place, bound, names))
+    else:
+        body = [eager, *_ways_on(tx, frame, eager, everything, number, bound, origin)]
+    _placed(body, instruction)
+    handlers = _handler_copy(everything, eager) if eager.exc is not None else []
+    return body + handlers
+
+
+def _ways_on(tx, frame, eager, everything, number, bound, origin):
+    instruction, body, fall_through = frame.current, [], number + 1
     if not instruction.is_terminal:
         effect = stack_effect(instruction)
-        after = _depth(instruction, bound, bound[: len(bound) + min(effect, 0)] + [True] * max(effect, 0))
-        number += 1
-        if everything[number].opname == "POP_TOP":  # what nobody wants dies at once
-            body.append(replace(everything[number], exc=None))
-            number, after = number + 1, after[:-1]
-        body += _call_resume(tx, number, after, origin)
+        after = _depth(instruction, bound, (*bound[: len(bound) + min(effect, 0)], *[True] * max(effect, 0)))
+        if everything[fall_through].opname == "POP_TOP":  # what nobody wants dies at once
+            body.append(everything[fall_through].copy())
+            body[0].exc = None
+            fall_through, after = fall_through + 1, after[:-1]
+        deleted = {instruction.argval} if instruction.opname == "DELETE_FAST" else ()
+        names = tuple(name for name in names_kept(frame, fall_through) if name not in deleted)
+        body += _call_resume(tx, origin, origin.places[fall_through], after, names)
     if instruction.is_jump:
         effect = stack_effect(instruction, jump=True)
-        target = tx.index_of[id(instruction.argval)]
-        after = bound[: len(bound) + min(effect, 0)] + [True] * max(effect, 0)
-        stub = _call_resume(tx, target, after, origin)
+        target = frame.index_of[id(instruction.argval)]
+        after = (*bound[: len(bound) + min(effect, 0)], *[True] * max(effect, 0))
+        stub = _call_resume(tx, origin, origin.places[target], after, tuple(names_kept(frame, target)))
         eager.argval = stub[0]
         body += stub
-    _placed(body[1:], instruction)
-    handlers = _handler_copy(everything, eager) if eager.exc is not None else []
-    return body, handlers
+    return body
 
 
 def _depth(instruction, bound, after):
     """The stack behind an instruction; SWAP and COPY may move an "unbound"."""
     if instruction.opname == "SWAP":
-        after = list(bound)
-        after[-1], after[-instruction.arg] = after[-instruction.arg], after[-1]
-    elif instruction.opname == "COPY":
-        after = [*bound, bound[-instruction.arg]]
-    return after
+        swapped = list(bound)
+        swapped[-1], swapped[-instruction.arg] = swapped[-instruction.arg], swapped[-1]
+        return tuple(swapped)
+    return (*bound, bound[-instruction.arg]) if instruction.opname == "COPY" else after
 
 
 def _handler_copy(everything, eager):
@@ -210,26 +239,25 @@ def _handler_copy(everything, eager):
     return [instruction for instruction in keep if instruction is not start[0]]
 
 
-def _call_resume(tx, number, bound, origin):
-    """Store the stack, and return what calls the resume function at instruction `number` with stack and locals."""
-    place = origin.places[number]
-    names = tuple(names_kept(tx, number))
-    code, arguments = resume_code(origin.code, place, tuple(bound), names)
-    if tx.break_at.error.kind == "long loop":  # the rest of it would break at every turn
+def _call_resume(tx, origin, place, bound, names, make=_eval_frame.Continuation):
+    """Store the stack, and return what goes on at this place with stack and locals.
+
+    make: called with the list of the resume function and its arguments; what it returns the frame returns.
+    """
+    code, arguments = resume_code(origin.code, place, bound, names)
+    if tx.output.break_at.error.kind == "long loop":  # the rest of it would break at every turn
         _eval_frame.skip(code)
     codegen = PyCodegen(tx.output, tx.code)
     for k in reversed(range(len(bound))):
         codegen.store_fast(f"__stack_{k}")
-    codegen.push_function(_eval_frame.Continuation)
+    codegen.push_function(make)
     for name in code.co_freevars:
         codegen.emit("LOAD_CLOSURE", name)
     if code.co_freevars:
         codegen.build_tuple(len(code.co_freevars))
     codegen.load_const(code)
     codegen.emit("MAKE_FUNCTION", arg=8 if code.co_freevars else 0)
-    for name in arguments:
-        codegen.load_fast(name)
-        codegen.delete_fast(name)
+    codegen.instructions += last_loads(arguments)
     codegen.build_list(1 + len(arguments))
     codegen.call_function(1)
     codegen.emit("RETURN_VALUE")

@@ -8,7 +8,6 @@ that pushes the stack it is given and jumps to the place.  Exception tables go b
 import itertools
 import types
 import weakref
-from dataclasses import replace
 
 from .bytecode import Instruction, assemble, decode
 from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, successors
@@ -72,29 +71,63 @@ def is_look(load, following):
     return load.opname == "LOAD_GLOBAL" and (load.argval not in ("dir", "vars") or bare_call)  # `dir(x)` looks at x
 
 
-def resume_code(original, place, bound, local_names):
+CALLEE = ("__callee", "__callee_arguments")
+PIECE = "__piece"
+
+
+def resume_code(original, place, bound, local_names, callee=None):
     """The code that resumes `original` at instruction number `place`, with a stack of len(bound) values.
 
     bound: for each stack value, whether it is a value (False: the "unbound" of LOAD_FAST_AND_CLEAR).
-    Its arguments are the bound stack values, then these locals.  Cells of the original become free variables.
+    Its arguments are the locals, then the bound stack values.  Cells of the original become free variables.
+    callee: the code of a function that is called first; its result is pushed.  The arguments CALLEE come last then.
     """
     table = _resume_codes.get(original)
     if table is None:
         table = _resume_codes.set(original, {})
-    key = (place, bound, local_names)
+    key = (place, bound, local_names, callee)
     if key not in table:
-        table[key] = _make_resume_code(original, place, bound, local_names)
+        table[key] = _make_resume_code(original, place, bound, local_names, callee)
     return table[key]
 
 
-def _make_resume_code(original, place, bound, local_names):
-    arguments = [*local_names, *(f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound)]
+def _make_resume_code(original, place, bound, local_names, callee):
     instructions, _ = instructions_of(original)
     inner = cells_made_inside(instructions)
     if inner and inner & live_sets(instructions)[place]:
         unsupported("value across a break", "a comprehension with a cell of its own cannot be re-entered")
-    freevars = tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
     body = copy_instructions(instructions)
+    prologue = _prologue(original, bound, inner)
+    if callee is not None:
+        call = body[place - 1].copy()
+        call.opname, call.arg, call.argval = "CALL_FUNCTION_EX", None, False
+        prologue += [*last_loads(CALLEE), call]
+    if place > 0 and body[place - 1].opname == "YIELD_VALUE":  # stop at once, where `throw` finds the same handlers
+        prologue += [Instruction("LOAD_CONST", None, None), body[place - 1].copy()]
+    prologue.append(Instruction("JUMP", None, body[place]))
+    line = instructions[place if callee is None else place - 1].line or original.co_firstlineno
+    _placed_at(prologue, line)
+    kept = reachable(prologue + body)
+    called = CALLEE if callee is not None else ()
+    code, arguments = _assemble_piece(original, kept, bound, local_names, called, inner, line)
+    numbers = {id(instruction): k for k, instruction in enumerate(body)} | {id(prologue[-1]): place}
+    if callee is not None:
+        numbers[id(call)] = place - 1
+    places = [numbers.get(id(instruction)) for instruction in kept]
+    decoded = decode(code)
+    if [i.opname for i in decoded] != [i.opname for i in kept]:
+        unsupported("value across a break", "its bytecode does not decode to what was assembled")
+    rest = kept[len(prologue) :]
+    in_loop = (callee is not None and resumes_in_loop(callee)) or any(
+        target is body[place] for i, after in zip(rest, [*rest[1:], None]) for target, _ in successors(i, after)
+    )
+    origins.set(code, ResumeOrigin(original, places, in_loop))
+    return code, arguments
+
+
+def _prologue(original, bound, inner):
+    """Until the stack is there.  inner: the cells that the rest makes."""
+    freevars = _free_variables(original, inner)
     prologue = [Instruction("COPY_FREE_VARS", len(freevars))] if freevars else []
     if original.co_flags & CO_GENERATOR:
         prologue += [Instruction("RETURN_GENERATOR"), Instruction("POP_TOP")]
@@ -102,18 +135,27 @@ def _make_resume_code(original, place, bound, local_names):
     for k, is_bound in enumerate(bound):
         opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
         prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
-    if place > 0 and body[place - 1].opname == "YIELD_VALUE":  # stop at once, where `throw` finds the same handlers
-        prologue += [Instruction("LOAD_CONST", None, None), replace(body[place - 1])]
-    prologue.append(Instruction("JUMP", None, body[place]))
-    line = instructions[place].line or original.co_firstlineno
-    for instruction in prologue:
-        instruction.positions = (line, line, None, None)
-    kept = reachable(prologue + body)
-    other = [n for n in original.co_varnames if n not in local_names and n not in freevars]
+    return prologue
+
+
+def last_loads(names):
+    return [Instruction(opname, None, name) for name in names for opname in ("LOAD_FAST", "DELETE_FAST")]
+
+
+def _free_variables(original, inner):
+    return tuple(sorted({*original.co_cellvars, *original.co_freevars} - inner))
+
+
+def _assemble_piece(original, instructions, bound, local_names, called, inner, line):
+    stack = [f"__stack_{k}" for k, is_bound in enumerate(bound) if is_bound]
+    arguments, freevars = [*local_names, *stack, *called], _free_variables(original, inner)
+    other = [n for n in original.co_varnames if n not in arguments and n not in freevars]
+    stored = {i.argval: None for i in instructions if i.opname == "STORE_FAST" and i.argval.startswith("__stack_")}
+    temporary = [name for name in (*stored, "__unbound") if name not in arguments and name not in other]
     code = assemble(
-        kept,
+        instructions,
         original,
-        co_varnames=(*arguments, *other, *(["__unbound"] if not all(bound) else [])),
+        co_varnames=(*arguments, *other, *temporary),
         co_argcount=len(arguments),
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
@@ -122,17 +164,27 @@ def _make_resume_code(original, place, bound, local_names):
         co_flags=original.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
         co_qualname=f"{original.co_qualname}.<resume at line {line}>",
     )
-    numbers = {id(instruction): k for k, instruction in enumerate(body)}
-    places = [numbers.get(id(instruction)) for instruction in kept]
-    decoded = decode(code)
-    if [i.opname for i in decoded] != [i.opname for i in kept]:
-        unsupported("value across a break", "its bytecode does not decode to what was assembled")
-    rest = kept[len(prologue) :]
-    in_loop = any(
-        target is body[place] for i, after in zip(rest, [*rest[1:], None]) for target, _ in successors(i, after)
-    )
-    origins.set(code, ResumeOrigin(original, places, in_loop))
     return code, arguments
+
+
+def piece_code(original, bound, local_names, calls, instructions):
+    """The code that has these locals and this stack and runs these instructions.  Arguments: as of resume code.
+
+    calls: they call the piece of another frame, the argument PIECE, a Continuation.
+    """
+    inner = cells_made_inside(instructions_of(original)[0])
+    line = instructions[0].line
+    called = (PIECE,) if calls else ()
+    taken = [Instruction("DELETE_FAST", None, f"__stack_{k}") for k, is_bound in enumerate(bound) if is_bound]
+    start = _placed_at(_prologue(original, bound, inner) + taken, line)  # `locals()` shows only the program's
+    return _assemble_piece(original, reachable(start + instructions), bound, local_names, called, inner, line)[0]
+
+
+def _placed_at(instructions, line):
+    for instruction in instructions:
+        if instruction.positions[0] is None:
+            instruction.positions = (line, line, None, None)
+    return instructions
 
 
 def cells_made_inside(instructions):

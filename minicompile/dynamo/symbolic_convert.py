@@ -7,8 +7,9 @@ or the tracker of the return value (inlined frame).  Mirrors `torch/_dynamo/symb
 This file is the machine: the loop, the policy for graph breaks, exceptions, inlining.  The opcodes are one method
 each in `opcodes.py`; what trackers ask of the translator is in `translator_services.py`.
 
-The policy for breaks: whatever raises `Unsupported` names an instruction of the *root* frame.  Capture starts again
-from the top of the frame with the order to stop before that instruction, so nothing ever has to be undone.
+The policy for breaks: `Unsupported` comes to name a step, in the innermost frame that a break can cut in two
+(`nested_breaks.py`).  Capture starts again from the top of the root frame with the order to stop before that step, so
+nothing ever has to be undone.
 """
 
 from .. import config, errors
@@ -17,6 +18,7 @@ from .arguments import bind_arguments
 from .break_kinds import break_error
 from .bytecode import decode
 from .code_table import CodeTable
+from .nested_breaks import breaking_frame, frames_down_to
 from .opcodes import Opcodes
 from .source import CellSource, LocalSource
 from .translator_services import TranslatorServices
@@ -35,6 +37,14 @@ def instructions_of(code):
         instructions = decode(code)
         known = _decoded.set(code, (instructions, {id(instruction): k for k, instruction in enumerate(instructions)}))
     return known
+
+
+class BrokenFrame(Exception):
+    """Carries the new instructions of the root frame out of the frame at which the graph breaks."""
+
+    def __init__(self, instructions):
+        super().__init__()
+        self.instructions = instructions
 
 
 class RestartAnalysis(Exception):
@@ -79,6 +89,8 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         self.raised_at = {}  # root frame: exception tracker -> step at which the frame saw it first
         self.parent = parent
         self.depth = 0 if parent is None else parent.depth + 1
+        self.step_number = 0
+        self.result_of, self.skipped_frames = None, ()  # see `call_directly`
         self.return_value = None
         self.yielded = None
 
@@ -86,6 +98,10 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
     def step(self):
         """Run one instruction.  An exception of the captured program goes to its handler, as in CPython."""
         self.current = instruction = self.instructions[self.pointer]
+        self.output.steps += 1
+        self.step_number = self.output.steps
+        if self.output.break_at is not None and self.step_number == self.output.break_at.step:
+            self.break_here()
         watch = self.output.watch
         if watch is not None:
             watch(self, instruction)
@@ -103,6 +119,8 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         except errors.Unsupported as error:
             if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):
                 error.places.append(self.place())
+            if error.step is None:
+                error.step = breaking_frame(self, error.kind).current_step()
             raise
         if watch is not None:
             watch(self, None)
@@ -112,6 +130,23 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
     def run_until_return(self):
         while self.return_value is None and self.yielded is None:
             self.step()
+
+    def current_step(self):
+        """Where a break must come if the instruction that is running is the cause."""
+        return self.step_number
+
+    def break_here(self):
+        """Make the code that runs the instruction in eager.  Raises BrokenFrame with it."""
+        from .resume import compile_break
+
+        root = self.root()
+        try:
+            instructions = compile_break(root, frames_down_to(self))
+        except errors.Unsupported:
+            if self is root:
+                raise
+            raise RestartAnalysis(root.step_number, self.output.break_at.error) from None  # the callee as a whole then
+        raise BrokenFrame(instructions)
 
     def jump(self, target):
         source, self.pointer = self.pointer, self.index_of[id(target)]
@@ -159,13 +194,31 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         """Run a Python function symbolically in place of calling it.  A generator function returns its generator."""
         code = function.code
         check_can_inline(self, function)
+        is_direct, self.result_of = function is self.result_of, None
         arguments = bind_arguments(
             self, function.function_name, code, args, kwargs, function.defaults(self), function.kw_defaults(self)
         )
         child = InliningInstructionTranslator(self, function, arguments)
         if code.co_flags & 0x20:
             return GeneratorVariable(child)
+        child.is_called_directly = is_direct
         return child.run()
+
+    def call_directly(self, function, args, kwargs):
+        """For an instruction that does nothing else than to push what a call of `function` returns."""
+        self.result_of, self.skipped_frames = function, ()
+        try:
+            return function.call_function(self, args, kwargs)
+        finally:
+            self.result_of = None
+
+    def hands_on(self, function, other, skipped=()):
+        """A call of `function` returns what a call of `other` returns.
+
+        skipped: the frames (SkippedFrame) between ours and the function's, of which capture makes a short cut.
+        """
+        if self.result_of is function:
+            self.result_of, self.skipped_frames = other, (*self.skipped_frames, *skipped)
 
     def place(self):
         """Where the instruction being run stands."""
@@ -195,7 +248,9 @@ def check_can_inline(tx, function):
 
 
 class InliningInstructionTranslator(InstructionTranslatorBase):
-    """A callee's frame.  A break in it is a break at the caller's CALL, all the way up to the root frame."""
+    """A callee's frame."""
+
+    is_called_directly = False  # the caller's instruction pushes our result as it is
 
     def __init__(self, parent, function, arguments):
         code = function.code
@@ -235,29 +290,25 @@ class InstructionTranslator(InstructionTranslatorBase):
         output.root_cells, output.current_translator = cells, self
         super().__init__(output, code, function.__globals__, None, local_variables, cells)
         self.function = function
-        self.break_at = break_at  # RestartAnalysis of the attempt before, or None
+        output.break_at = break_at
         self.side_effects.function_modes = existing_modes(output, function_modes)
         self.side_effects.first_function_modes = tuple(self.side_effects.function_modes)
-        self.step_number = 0
 
     def run(self):
         """Capture the frame.  Returns the new instructions; raises RestartAnalysis where the graph must break."""
-        from .resume import compile_break, compile_return
+        from .resume import compile_return
 
         try:
-            while self.return_value is None:
-                self.step_number += 1
-                if self.break_at is not None and self.step_number == self.break_at.step:
-                    self.current = self.instructions[self.pointer]
-                    return compile_break(self, self.current)
-                self.step()
+            self.run_until_return()
             self.locals = {n: value for n, value in self.locals.items() if value is self.arguments.get(n)}
             close_dropped(self)
             return compile_return(self)
+        except BrokenFrame as broken:
+            return broken.instructions
         except errors.Unsupported as error:
             if not error.places:  # the code behind the break could not be made
                 error.places.append(self.place())
-            raise RestartAnalysis(self.current_step(), error) from error
+            raise RestartAnalysis(error.step or self.current_step(), error) from error
         except ObservedException as observed:
             error = break_error(
                 "exception leaves the frame",

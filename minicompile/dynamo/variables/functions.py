@@ -279,7 +279,9 @@ class BoundMethodVariable(VariableTracker):
         return (BoundMethodVariable, self.function.key(), id(self.instance.realize()))
 
     def call_function(self, tx, args, kwargs):
-        return self.function.call_function(tx, [self.instance, *args], kwargs)
+        function = self.function.realize()
+        tx.hands_on(self, function)
+        return function.call_function(tx, [self.instance, *args], kwargs)
 
     def var_getattr(self, tx, name):
         if name == "__self__":

@@ -10,6 +10,7 @@ import sys
 
 from ..builder import wraps_if
 from ..decorators import ALLOWED
+from ..skip_files import TORCH_FOLDER
 from ..source import ConstantSource
 from .base import VariableTracker, unsupported
 from .tensor import TensorVariable, graph_call
@@ -37,6 +38,15 @@ class DisabledFunctionVariable(MarkedFunctionVariable):
 
     def call_function(self, tx, args, kwargs):
         unsupported("disabled function", f"{self.value.__qualname__} is marked to run in eager")
+
+
+class GraphBreakVariable(DisabledFunctionVariable):
+    """torch's own code (an optimizer's `step`) breaks the graph where torch.compile needs it, and ours does not."""
+
+    def call_function(self, tx, args, kwargs):
+        if tx.code.co_filename.startswith(TORCH_FOLDER):
+            return tx.build(None)
+        return super().call_function(tx, args, kwargs)
 
 
 class IgnoredFunctionVariable(MarkedFunctionVariable):
@@ -77,7 +87,7 @@ class ConstantResultVariable(MarkedFunctionVariable):
 
 
 BY_NAME = {  # the function is one of these
-    ("torch._dynamo.decorators", "graph_break"): DisabledFunctionVariable,
+    ("torch._dynamo.decorators", "graph_break"): GraphBreakVariable,
     ("torch._dynamo.decorators", "skip_frame"): DisabledFunctionVariable,
     ("torch._dynamo.decorators", "mark_dynamic"): DisabledFunctionVariable,
     ("torch._dynamo.decorators", "maybe_mark_dynamic"): DisabledFunctionVariable,

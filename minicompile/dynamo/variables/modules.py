@@ -7,12 +7,14 @@ Mirrors `torch/_dynamo/variables/nn_module.py`.  Taught in chapter 06.
 """
 
 import dataclasses
+import functools
 import types
 
 from torch import nn
 
 from ..builder import wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
+from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
 from .descriptors import class_lookup, type_lookup
@@ -92,9 +94,11 @@ class NNModuleVariable(UserDefinedObjectVariable):
         pending = tx.side_effects.load_attr(self, "forward")
         if "forward" in self.instance_dict() or pending is not None or not self.is_plain_getattr(tx):
             tx.guard("no_hooks", self.source)
-            return self.var_getattr(tx, "forward").call_function(tx, list(args), kwargs)
+            forward = self.var_getattr(tx, "forward").realize()
+            tx.hands_on(self, forward, call_frames())
+            return forward.call_function(tx, list(args), kwargs)
         tx.guard("plain_call", self.source)
-        return self.call_special(tx, "forward", list(args), kwargs)
+        return self.call_special(tx, "forward", list(args), kwargs, skipped=call_frames())
 
     def is_plain_getattr(self, tx):
         return self.python_method(tx, "__getattribute__") is None and class_lookup(tx, self.cls, "forward") is not None
@@ -119,6 +123,12 @@ class NNModuleVariable(UserDefinedObjectVariable):
 HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+@functools.cache
+def call_frames():
+    """The frames between the call of a module without hooks and its `forward`."""
+    return SkippedFrame(nn.Module._wrapped_call_impl, -1), SkippedFrame(nn.Module._call_impl, 0)
+
+
 class OptimizedModuleVariable(NNModuleVariable):
     """A module that is compiled by itself, met inside the program: its calls and attributes are the original's."""
 
@@ -126,7 +136,9 @@ class OptimizedModuleVariable(NNModuleVariable):
         return self.table_entry(tx, "_modules", "_orig_mod").realize()
 
     def call_function(self, tx, args, kwargs):
-        return self.original(tx).call_function(tx, args, kwargs)
+        original = self.original(tx)
+        tx.hands_on(self, original)
+        return original.call_function(tx, args, kwargs)
 
     def missing_attribute(self, tx, name):
         return self.original(tx).var_getattr(tx, name)

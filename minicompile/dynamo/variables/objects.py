@@ -72,12 +72,18 @@ class UserDefinedObjectVariable(VariableTracker):
             return None
         return found
 
-    def call_special(self, tx, name, args=(), kwargs=None):
-        """`type(self).name(self, *args)`, looked up on the type as the interpreter does; None if there is none."""
+    def call_special(self, tx, name, args=(), kwargs=None, skipped=None):
+        """`type(self).name(self, *args)`, looked up on the type as the interpreter does; None if there is none.
+
+        skipped: of a method that a call of the object hands on to, the frames in between.
+        """
         found = class_lookup(tx, self.cls, name)
         if found is None or found.attribute is None:
             return None
-        return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs or {})
+        method = descriptor_get(tx, found, self)
+        if skipped is not None:
+            tx.hands_on(self, method, skipped)
+        return method.call_function(tx, list(args), kwargs or {})
 
     def call_method(self, tx, name, args, kwargs):
         if name.startswith("__") and name.endswith("__"):
@@ -88,7 +94,7 @@ class UserDefinedObjectVariable(VariableTracker):
         return self.var_getattr(tx, name).call_function(tx, args, kwargs)
 
     def call_function(self, tx, args, kwargs):
-        result = self.call_special(tx, "__call__", args, kwargs)
+        result = self.call_special(tx, "__call__", args, kwargs, skipped=())
         if result is None:
             tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not callable")
         return result

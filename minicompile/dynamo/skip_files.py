@@ -1,0 +1,84 @@
+"""Which frames are captured, by the file that their code comes from.
+
+Goes in: a code object.  Comes out: whether the hook leaves its frames alone for good.
+Mirrors `torch/_dynamo/trace_rules.py`.  Taught in chapter 01.
+"""
+
+import itertools
+import os
+import sysconfig
+import types
+
+import numpy
+import torch
+
+TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+SKIPPED_LIBRARIES = (TORCH_FOLDER, os.path.dirname(numpy.__file__) + os.sep)
+SKIPPED_FOLDERS = (
+    *SKIPPED_LIBRARIES,
+    os.path.join(_PACKAGE, "dynamo"),
+    os.path.join(_PACKAGE, "aot"),
+    os.path.join(_PACKAGE, "inductor"),
+    os.path.join(_PACKAGE, "viz"),
+    sysconfig.get_path("stdlib") + os.sep,
+)
+CAPTURED_FOLDERS = (
+    os.path.join(TORCH_FOLDER, "nn", "modules"),
+    os.path.join(TORCH_FOLDER, "nn", "functional"),
+    os.path.join(TORCH_FOLDER, "optim"),
+    sysconfig.get_path("purelib") + os.sep,
+)
+# nn.Module itself only dispatches, to `forward`, to hooks and to its dicts; what it calls is captured by itself
+DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
+
+
+def never_capture(code):
+    """A frame of the compiler, of torch or of the standard library, or one that keeps something in its own frame."""
+    path = code.co_filename
+    if path == DISPATCH_FILE or path.startswith(("<frozen", "<minicompile")):  # a wrapper that we wrote ourselves
+        return True
+    if code.co_name == "__torch_dispatch__":  # runs below autograd, where a graph would be another one
+        return True
+    if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
+        return True
+    if path.startswith(SKIPPED_LIBRARIES) and not path.startswith(CAPTURED_FOLDERS[:3]):
+        return True
+    from .resume_code import looks_at_own_frame
+
+    looks = looks_at_own_frame(code)  # one look is a break; what a look leaves behind for the next one, we would lose
+    return len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks)
+
+
+def concerns_tensors(code, function, arguments):
+    """Whether capturing this frame can pay: a tensor, a module, or torch itself is within reach."""
+    from .resume_code import is_resume_code
+
+    if is_resume_code(code):
+        return True
+    reachable = [*arguments, *(function.__globals__.get(name) for name in code.co_names)]
+    for cell in function.__closure__ or ():
+        try:
+            reachable.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return any(has_tensor(value, 3) for value in reachable)
+
+
+def has_tensor(value, depth):
+    if isinstance(value, (torch.Tensor, torch.nn.Module, numpy.ndarray)):
+        return True
+    if isinstance(value, types.ModuleType):
+        return value is torch or value.__name__.startswith("torch.")
+    if depth == 0:
+        return False
+    for base in (list, tuple):
+        if isinstance(value, base) and any(has_tensor(v, depth - 1) for v in base.__getitem__(value, slice(8))):
+            return True
+    if isinstance(value, dict) and any(has_tensor(v, depth - 1) for v in itertools.islice(dict.values(value), 8)):
+        return True
+    if isinstance(value, types.MethodType):
+        return has_tensor(value.__self__, depth - 1)
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return False
+    return any(has_tensor(item, depth - 1) for item in list(getattr(value, "__dict__", {}).values())[:8])
