@@ -5,6 +5,7 @@ Mirrors `torch/_dynamo/symbolic_convert.py` (ExceptionStack, RAISE_VARARGS, SETU
 """
 
 from .variables.base import ObservedException, unsupported
+from .variables.exception_groups import match_group
 
 
 class BlockOpcodes:
@@ -88,6 +89,24 @@ class BlockOpcodes:
                 self.raise_observed(TypeError, text)
         mro = self.stack[-1].realize().python_type().__mro__
         self.push(self.build(any(cls.as_python_constant() in mro for cls in classes)))
+
+    def CHECK_EG_MATCH(self, instruction):
+        """`except* wanted`.  Stack: exception, wanted; then the rest and what matches, or the exception and None."""
+        wanted, exception = self.pop(), self.pop()
+        match, rest = match_group(self, exception, wanted)
+        self.push(rest if rest is not None else self.build(None))
+        self.push(match if match is not None else self.build(None))
+        if match is not None:
+            if self.handling[-1] in self.raised_at:
+                self.raised_at[match] = self.raised_at[self.handling[-1]]
+            self.handling[-1] = match
+
+    def PREP_RERAISE_STAR(self, instruction):
+        """What is left when all `except*` are done.  Stack: the exception, those that they raised or left over."""
+        left, _ = self.pop().unpack(self), self.pop_lazy()
+        if not all(self.is_none(item.realize()) for item in left):
+            unsupported("instruction not captured", "`except*` raises, or leaves something to raise")
+        self.push(self.build(None))
 
     def RERAISE(self, instruction):
         raise ObservedException(self.pop(), again=self)

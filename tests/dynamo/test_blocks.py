@@ -229,7 +229,78 @@ def test_exc_group():
             x = x * 2
         return x
 
-    twice(f, fullgraph=False)
+    twice(f)
+
+
+def test_what_groups_do():
+    class Special(ExceptionGroup):
+        def derive(self, exceptions):
+            return Special(self.message, exceptions)
+
+    def nested(x):
+        log = []
+        try:
+            raise ExceptionGroup(
+                "outer", [ValueError(1), ExceptionGroup("inner", [TypeError(2), ValueError(3)]), OSError()]
+            )
+        except* (ValueError, OSError) as group:
+            names = [type(part).__name__ for part in (group, *group.exceptions)]
+            log.append((group.message, len(group.exceptions), names))
+        except* TypeError as group:
+            log += [group.exceptions[0].message, group.exceptions[0].exceptions[0].args, x.sum() * 2]
+        return log
+
+    def naked(x):
+        try:
+            raise ValueError("v")
+        except* ValueError as group:
+            found = x + len(group.exceptions), group.message, type(group.exceptions[0]).__name__
+        return found
+
+    def split(x):
+        group = ExceptionGroup("g", [ValueError(1), TypeError(2)])
+        match, rest = group.split(ValueError)
+        everything, nothing = group.split((ValueError, TypeError))
+        alone = BaseExceptionGroup("b", [KeyboardInterrupt()])
+        parts = match.message, rest.exceptions[0].args, nothing, len(everything.exceptions), type(alone).__name__
+        return x + len(match.exceptions), parts, group.subgroup(KeyError), everything
+
+    for function in (nested, naked, split):
+        twice(function)
+
+    def left_over(x):
+        try:
+            try:
+                raise ExceptionGroup("g", [ValueError(1), KeyError(2)])
+            except* ValueError:
+                x = x + 1
+        except ExceptionGroup as group:
+            return x * 2, len(group.exceptions), group.message
+
+    def raises_inside(x):
+        try:
+            try:
+                raise ExceptionGroup("g", [ValueError(1)])
+            except* ValueError:
+                raise KeyError("k")
+        except ExceptionGroup as group:
+            return x * 2, len(group.exceptions), group.message
+
+    def of_a_users_class(x):
+        try:
+            raise Special("s", [ValueError(1)])
+        except* ValueError as group:
+            x, name = x + 1, type(group).__name__
+        return x, name
+
+    def refused(x):
+        try:
+            raise ExceptionGroup("g", [])
+        except ValueError as error:
+            return x, str(error)
+
+    for function in (left_over, raises_inside, of_a_users_class, refused):
+        twice(function, fullgraph=False)
 
 
 def test_with_what_is_no_context_manager():

@@ -3,10 +3,13 @@
 import abc
 import collections
 import copy
+import functools
 
 import torch
 from torch import nn
 from worlds import same
+
+import minicompile
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -330,3 +333,30 @@ def test_star_attr_targets():
         return f, [(X,), (X,)], lambda: (c.a, c.b, c.l, c.i, c.w)
 
     same(program)
+
+
+def test_singledispatch():
+    @functools.singledispatch
+    def describe(value):
+        return 1
+
+    @describe.register
+    def _(value: int):
+        return value * 10
+
+    @describe.register(torch.Tensor)
+    def _(value):
+        return value + 5
+
+    def run(x):
+        return describe(x) * describe(3) + describe("text") + describe(2.5)
+
+    compiled = minicompile.compile(run, backend="eager", fullgraph=True)
+    for _ in range(3):
+        assert compiled(X).equal(run(X))
+
+    @describe.register
+    def _(value: str):
+        return 7
+
+    assert compiled(X).equal(run(X)) and describe("text") == 7

@@ -9,9 +9,11 @@ import weakref
 
 from ..builder import wraps
 from ..source import CallSource
-from .base import ObservedException, VariableTracker, unsupported
+from .base import NotConstant, ObservedException, VariableTracker, unsupported
 from .classes import new_plain_object
+from .constant import NONE
 from .descriptors import type_lookup
+from .elements import is_none
 from .objects import placed
 
 COPY_HOOKS = "__copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __new__".split()
@@ -50,6 +52,12 @@ class WeakReferenceVariable(VariableTracker):
     def python_type(self):
         return type(self.value)
 
+    def as_python_constant(self):
+        """One to a class stands for the class."""
+        if not isinstance(self.value(), type):
+            raise NotConstant(self)
+        return self.value
+
     def call_function(self, tx, args, kwargs):
         """What the captured program has let go of is still there during capture, and when guards are checked."""
         if tx.side_effects.order or tx.root().has_dropped_an_argument():
@@ -59,6 +67,45 @@ class WeakReferenceVariable(VariableTracker):
                 "ask it before, or keep what it refers to in a variable",
             )
         return tx.output.lazy(self.value(), CallSource(self.source, dereference))
+
+
+class NewWeakReferenceVariable(VariableTracker):
+    """`weakref.ref(cls, callback)`: equal, as a key, to every other reference to the class."""
+
+    def __init__(self, cls, callback):
+        super().__init__()
+        self.cls, self.callback = cls, callback
+
+    def python_type(self):
+        return weakref.ReferenceType
+
+    def is_immutable(self):
+        return False
+
+    def key(self):
+        return weakref.ref(self.cls.as_python_constant())
+
+    def call_function(self, tx, args, kwargs):
+        return self.cls
+
+    def children(self):
+        return self.cls, self.callback
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(weakref.ref), self.children())
+
+
+def make_reference(tx, referent, callback=NONE):
+    """`weakref.ref(...)` of a class; other objects may die while the reference lives."""
+    referent = referent.realize()
+    if not referent.is_python_constant() or not isinstance(referent.as_python_constant(), type):
+        unsupported("class written in C", f"a weak reference to {referent}")
+    if is_none(callback):
+        return tx.build(weakref.ref(referent.as_python_constant()))
+    return NewWeakReferenceVariable(referent, callback)
+
+
+HANDLERS = {weakref.ref: make_reference}
 
 
 class WeakProxyVariable(VariableTracker):

@@ -218,7 +218,9 @@ def make_real(tx, cls, args, kwargs):
 def new_exception(tx, cls, args):
     """`BaseException.__new__(cls, *args)`; an OSError becomes the class for its number."""
     if issubclass(cls, BaseExceptionGroup):
-        unsupported("class written in C", f"a {cls.__name__} holds other exceptions")
+        from .exception_groups import new_group
+
+        return new_group(tx, cls, args)
     if cls is OSError:
         cls = type(make_real(tx, cls, args, {}))
     exception = ExceptionVariable(cls, args)
