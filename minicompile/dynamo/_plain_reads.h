@@ -89,8 +89,9 @@ instance_dict(PyObject *object)
 }
 
 /* ---- attributes and items ------------------------------------------------------------------------------------- */
-/* tp_getattro of the classes whose attributes are looked up by `__getattr__` or `__getattribute__` in Python */
+/* tp_getattro of the classes that have a `__getattr__` or a `__getattribute__` in Python */
 static getattrofunc user_lookups[2];
+static PyObject *getattribute_name;
 
 static int
 find_user_lookups(void)
@@ -103,7 +104,7 @@ find_user_lookups(void)
         user_lookups[i] = ((PyTypeObject *)probe)->tp_getattro;
         Py_DECREF(probe);
     }
-    return 0;
+    return (getattribute_name = PyUnicode_InternFromString(names[1])) == NULL ? -1 : 0;
 }
 
 static PyObject * /* new reference */
@@ -112,6 +113,10 @@ look_attribute_up(PyObject *object, PyObject *name, Place *place)
     PyTypeObject *type = Py_TYPE(object), *base = type;
     while (base->tp_getattro == user_lookups[0] || base->tp_getattro == user_lookups[1])
         base = base->tp_base;
+    if (base != type && !Py_IS_TYPE(_PyType_Lookup(type, getattribute_name), &PyWrapperDescr_Type)) {
+        PyErr_SetString(PyExc_AttributeError, "a `__getattribute__` in Python says what the attributes are");
+        return NULL;
+    }
     PyObject *found = base->tp_getattro(object, name);
     bool plain = base->tp_getattro == PyObject_GenericGetAttr || type == &PyModule_Type;
     bool in_dict = found != NULL && plain && instance_dict(object) != NULL && _PyType_Lookup(type, name) == NULL;
@@ -119,7 +124,7 @@ look_attribute_up(PyObject *object, PyObject *name, Place *place)
     return found;
 }
 
-static inline PyObject * /* new reference, as with the user's lookup functions taken away: `__getattr__` is not asked */
+static inline PyObject * /* new reference; a `__getattr__` in Python is not asked for what is missing */
 read_attribute(PyObject *object, PyObject **name, Place *place)
 {
     PyObject *dict = instance_dict(object);

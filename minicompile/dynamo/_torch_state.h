@@ -160,6 +160,12 @@ struct Mode {
     int64_t (*read)();
 };
 
+static inline at::Float32Precision
+matrix_precision()
+{
+    return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
+}
+
 static const Mode MODES[] = {
     {"torch.is_grad_enabled()", TRUTH, [] { return (int64_t)c10::GradMode::is_enabled(); }},
     {"torch.is_inference_mode_enabled()", TRUTH, [] { return (int64_t)c10::InferenceMode::is_enabled(); }},
@@ -171,8 +177,7 @@ static const Mode MODES[] = {
     {"torch.is_autocast_cache_enabled()", TRUTH, [] { return (int64_t)at::autocast::is_autocast_cache_enabled(); }},
     {"torch.are_deterministic_algorithms_enabled()", TRUTH,
      [] { return (int64_t)at::globalContext().deterministicAlgorithms(); }},
-    {"float32 precision of CUDA matrix products", NUMBER,
-     [] { return (int64_t)at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL); }},
+    {"TF32 in matrix products of CUDA", TRUTH, [] { return (int64_t)(matrix_precision() == at::Float32Precision::TF32); }},
     {"number of torch function modes", NUMBER, [] { return at::impl::PythonTorchFunctionTLS::stack_len(); }},
     {"number of torch dispatch modes", NUMBER, [] { return c10::impl::TorchDispatchModeTLS::stack_len(); }},
     {"state of torch functions", NUMBER,
