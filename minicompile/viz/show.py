@@ -50,14 +50,14 @@ def show_source(thing, first=None, last=None):
     return Listing(f"{path}, line {max(start, 1)}", textwrap.dedent("".join(lines)).rstrip())
 
 
-def show_c(name):
-    """A function of the frame hook (dynamo/_eval_frame.c), by its name."""
-    path = os.path.join("minicompile", "dynamo", "_eval_frame.c")
+def show_c(name, source="_eval_frame.c"):
+    """A function of the frame hook, or of another C or C++ file in dynamo, by its name."""
+    path = os.path.join("minicompile", "dynamo", source)
     with open(os.path.join(_ROOT, path), encoding="utf-8") as file:
         lines = file.read().split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith(f"{name}(")) - 1  # its type stands above
     stop = lines.index("}", start) + 1
-    return Listing(f"{path}, line {start + 1}", "\n".join(lines[start:stop]), "c")
+    return Listing(f"{path}, line {start + 1}", "\n".join(lines[start:stop]), "c++" if source.endswith("cpp") else "c")
 
 
 def show_text(text, caption, language="python", lines=None):
