@@ -4,7 +4,7 @@ Goes in: an `Instruction`.  Comes out: changed stack, or an ObservedException th
 Mirrors `torch/_dynamo/symbolic_convert.py` (ExceptionStack, RAISE_VARARGS, SETUP_WITH).  Taught in chapters 03 and 05.
 """
 
-from .variables.base import ObservedException, unsupported
+from .variables.base import ObservedException, type_name, unsupported
 from .variables.exception_groups import match_group
 
 
@@ -36,11 +36,10 @@ class BlockOpcodes:
 
     def as_exception(self, value, cause):
         """`raise value from cause`: a class is called; anything but an exception is a TypeError."""
-        value = self.exception_instance(value)
-        if not issubclass(value.python_type(), BaseException):
-            self.raise_observed(TypeError, "exceptions must derive from BaseException")
+        value = self.exception_instance(value, "exceptions must derive from BaseException")
         if cause is not None:
-            value.set_context(self, "__cause__", None if self.is_none(cause) else self.exception_instance(cause))
+            wrong = "exception causes must derive from BaseException"
+            value.set_context(self, "__cause__", None if self.is_none(cause) else self.exception_instance(cause, wrong))
         return value
 
     def passes_through(self, instruction, observed):
@@ -66,9 +65,13 @@ class BlockOpcodes:
             link = context
         value.set_context(self, "__context__", handled)
 
-    def exception_instance(self, value):
-        is_class = issubclass(value.python_type(), type)
-        return value.call_function(self, [], {}).realize() if is_class else value
+    def exception_instance(self, value, complaint):
+        """The exception that an object stands for which is raised: itself, or what the class makes."""
+        if issubclass(value.python_type(), type) and issubclass(value.as_python_constant(), BaseException):
+            value = value.call_function(self, [], {}).realize()
+        if not issubclass(value.python_type(), BaseException):
+            self.raise_observed(TypeError, complaint)
+        return value
 
     def PUSH_EXC_INFO(self, instruction):
         exception = self.pop_lazy()
@@ -126,7 +129,7 @@ class BlockOpcodes:
         manager = self.pop()
         missing = [name for name in ("__enter__", "__exit__") if not hasattr(manager.python_type(), name)]
         if missing:
-            text = f"'{manager.python_type().__name__}' object does not support the context manager protocol"
+            text = f"'{type_name(manager.python_type())}' object does not support the context manager protocol"
             self.raise_observed(TypeError, text + (" (missed __exit__ method)" if missing == ["__exit__"] else ""))
         exit_method = self.call(getattr, manager, self.build("__exit__"))
         self.push(exit_method)

@@ -6,7 +6,9 @@ Mirrors `torch/_dynamo/symbolic_convert.py` (CALL, MAKE_FUNCTION).  Taught in ch
 
 import builtins
 
+from .variables.base import type_name
 from .variables.functions import NestedFunctionVariable
+from .variables.refusals import function_text, is_iterable
 
 
 class CallOpcodes:
@@ -23,7 +25,11 @@ class CallOpcodes:
 
     def CALL_FUNCTION_EX(self, instruction):
         kwargs = self.pop() if instruction.argval else None
-        args = self.pop().unpack(self)
+        args = self.pop()
+        if not is_iterable(args.python_type()):
+            function, kind = function_text(self.pop()), type_name(args.python_type())
+            self.raise_observed(TypeError, f"{function} argument after * must be an iterable, not {kind}")
+        args = args.unpack(self)
         named = {}
         if kwargs is not None:
             for key in self.call(list, kwargs).unpack(self):

@@ -212,12 +212,14 @@ def emit_suspended_generator(codegen, frame, started):
         codegen(tracker)
     codegen.build_tuple(len(names) + len(frame.stack))
     codegen.load_const(started)
-    codegen.call_function(5)
+    codegen.load_const((frame.code.co_name, frame.code.co_qualname))
+    codegen.call_function(6)
 
 
-def make_suspended_generator(code, globals_dict, cells, arguments, started):
+def make_suspended_generator(code, globals_dict, cells, arguments, started, names):
     """Called by the new bytecode; see emit_suspended_generator."""
     generator = types.FunctionType(code, globals_dict, None, None, cells)(*arguments)
+    generator.__name__, generator.__qualname__ = names
     if started:
         next(generator)
     return generator

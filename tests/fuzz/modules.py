@@ -1,30 +1,44 @@
 """The whole module of a random program: a class, helpers, a generator, a context manager, and `fn` that uses them."""
 
 import dataclasses
+import textwrap
 
 from hypothesis import strategies as st
 
-from .observe import PARAMETERS
+from .observe import PARAMETERS, WORLDS
 from .programs import Scope, Writer
 
 KINDS_OF = {"T": "x y w", "I": "n m", "F": "r", "C": "c", "L": "a al", "A": "b", "D": "d", "E": "e", "S": "s", "Q": "q"}
-KINDS_OF |= {"O": "o ob", "P": "p", "G": "it gi", "FN": "f", "X": "z", "N": "net", "W": "w"}
+KINDS_OF |= {"O": "o ob", "P": "p", "G": "it gi", "FN": "f", "X": "z v", "N": "net", "W": "w", "U": "u"}
 KINDS_OF = {kind: tuple(names.split()) for kind, names in KINDS_OF.items()}
 GLOBALS = {
-    "I": ("G0",),
+    "I": ("G0", "G1", "GM.level"),
     "L": ("GL",),
     "A": ("GL",),
     "D": ("GD",),
     "E": ("GD",),
     "T": ("GT",),
     "N": ("NET",),
-    "FN": ("abs",),
+    "FN": ("abs", "GF"),
 }
 HEADER = """\
 from fuzz.prelude import *
 
 G0, GL, GD, GT, NET = 1, [1, 2], {"k1": 1}, torch.zeros(2, 2), Net()
+G1, GF, GM = 1, abs, types.ModuleType("GM")  # another value before each call
 
+"""
+CLOSED = """\
+def make(held=1, kept=()):
+{text}
+    def turn(value):
+        nonlocal held
+        held = value
+
+    return fn, turn
+
+
+fn, turn = make()
 """
 CLASS_TEMPLATE = """\
 class K0({base}):
@@ -107,16 +121,19 @@ class ModuleWriter(Writer):
         return "    GL.append(n)\n" if head[0] == "c" and self.chance(2) else ""
 
     def main(self):
-        scope = Scope(dict(KINDS_OF), {**KINDS_OF, "A": ("b",)}, result="A")
+        closed = self.chance(4)
+        visible = {**KINDS_OF, "I": (*KINDS_OF["I"], *["held"] * 3 * closed), "P": (*KINDS_OF["P"], *["kept"] * closed)}
+        scope = Scope(visible, {**KINDS_OF, "A": ("b",), "I": (*KINDS_OF["I"], "G0")}, result="A")
         first = "    global G0\n    al, ob, f, z, gi = a, o, lambda p: p + n, None, iter([4, 5])\n    y = x + y\n"
         lines = self.body(scope, 7)
         names = PARAMETERS.split() + ["al", "ob", "f", "z", "gi"]
-        return f"def fn({', '.join(PARAMETERS.split())}):\n{first}{lines}\n    return {', '.join(names)}\n"
+        text = f"def fn({', '.join(PARAMETERS.split())}):\n{first}{lines}\n    return {', '.join(names)}\n"
+        return CLOSED.format(text=textwrap.indent(text, "    ")) if closed else text
 
 
 def program(choices):
     writer = ModuleWriter(choices)
-    worlds = (0, writer.below(5), writer.below(5))[: 2 + writer.below(2)]
+    worlds = (0, *(writer.below(WORLDS) for _ in range(3)))[: 2 + writer.below(3)]
     return Program(HEADER + "".join(writer.helpers()) + writer.main(), worlds)
 
 

@@ -8,20 +8,27 @@ import collections
 import contextlib
 import io
 import itertools
+import operator
 import re
 import traceback
 import types
 
 import torch
 
+from minicompile.dynamo import polyfills
+
 from . import prelude
 
+VIEWS = (types.MappingProxyType, bytearray, *map(type, [{}.keys(), {}.values(), {}.items()]))
 ITERATORS = (
     types.GeneratorType,
     *map(type, [iter([]), iter(()), iter({}), iter(set()), iter(range(0)), iter(""), map(int, []), filter(int, [])]),
     *map(type, [zip(), enumerate([]), reversed([]), itertools.count(), itertools.chain(), iter({}.items())]),
     *map(type, [iter({}.values()), itertools.accumulate([]), itertools.islice([], 0), iter(collections.deque())]),
 )
+
+
+LAZY = tuple(kind for name, kind in vars(itertools).items() if isinstance(kind, type)) + (polyfills.iterators.Iterator,)
 
 
 class Snapshot:
@@ -45,7 +52,7 @@ class Snapshot:
         if isinstance(value, (float, slice, bytes)) or type(value).__repr__ is type.__repr__:
             return type(value).__name__, repr(value)
         if isinstance(value, (tuple, frozenset)):
-            return self.elements(value)
+            return self.elements(value), self.attributes(value)
         known = self.known(value)
         if known is not None:
             return "seen", known
@@ -54,8 +61,16 @@ class Snapshot:
         if isinstance(value, ITERATORS):
             return type(value).__name__, self.drain(value)
         if isinstance(value, (list, set, collections.deque, dict)):
-            return self.elements(value)
+            return self.elements(value), self.attributes(value)
+        if isinstance(value, VIEWS):
+            return type(value).__name__, [self(item) for item in value]
+        if isinstance(value, LAZY):  # a polyfill may stand for an iterator of itertools
+            return type(value).__name__, self.drain(value)
         return self.instance(value)
+
+    def attributes(self, value):
+        """Of an object of a class that is derived from a builtin."""
+        return self(dict(value.__dict__)) if getattr(value, "__dict__", None) else None
 
     def elements(self, value):
         if isinstance(value, (set, frozenset)):
@@ -114,26 +129,54 @@ def contents(cell):
 
 
 # --- worlds: the sets of arguments ----------------------------------------------------------------------
-PARAMETERS = "x y w n m r c a b d e s q o p it net"
+PARAMETERS = "x y w n m r c a b d e s q o p u v it net"
+WORLDS = 7
+NUMBERS = (  # n, m, r, c of each world
+    (2, 1, 1.5, "k1"),
+    (2, 1, 1.5, "k1"),
+    (3, -1, -0.25, "zz"),
+    (True, 4, 2, ""),
+    (0, 0, 0.5, "k0"),
+    (5, 2, float("inf"), "k12"),
+    (1, prelude.Number(2), -0.0, prelude.Word("k")),
+)
+OBJECTS = (prelude.Heat, prelude.Heat, prelude.Point, prelude.Money, prelude.Chain, prelude.Tagged, prelude.Chameleon)
+
+
+def tensors(world):
+    size, dtype = {3: (3, torch.float64), 5: (4, torch.float32)}.get(world, (2, torch.float32))
+    x = torch.arange(size * size, dtype=dtype).reshape(size, size) - (6 if world == 1 else 1)
+    y = x if world == 4 else x.t().clone() / 2
+    if world == 6:
+        base = torch.arange(12.0).reshape(3, 4)
+        x, y = base[:2, 1:3], base[1:, :2]
+    return x, y, torch.full((size, size), 0.5, dtype=dtype, requires_grad=world != 6)
 
 
 def arguments(world):
-    """Fresh arguments.  Worlds differ in values (1), lengths and ints (2), sizes and types (3), aliasing (4)."""
-    size, dtype = (3, torch.float64) if world == 3 else (2, torch.float32)
-    x = torch.arange(size * size, dtype=dtype).reshape(size, size) - (6 if world == 1 else 1)
-    y = x if world == 4 else x.t().clone() / 2
-    w = torch.full((size, size), 0.5, dtype=dtype, requires_grad=True)
-    n, m, r, c = [(2, 1, 1.5, "k1"), (2, 1, 1.5, "k1"), (3, -1, -0.25, "zz"), (True, 4, 2, ""), (0, 0, 0.5, "k0")][
-        world
-    ]
-    a = [[1, 2, 3], [1, 2, 3], [5], [], [2, 0, 2, 1]][world]
+    """Fresh arguments.  Worlds differ in values (1), lengths and ints (2), sizes and types (3), aliasing (4), sizes,
+    numbers and classes of containers (5), layout, flags and classes derived from builtins (6)."""
+    x, y, w = tensors(world)
+    n, m, r, c = NUMBERS[world]
+    a = [[1, 2, 3], [1, 2, 3], [5], [], [2, 0, 2, 1], [4, 4, 1, 3, 0], prelude.Row(1, 2)][world]
     b = a if world == 4 else [n, "s", None, a, x]
     d = {"k1": 1, "k2": 2} if world < 2 else {"zz": 0}
+    d = {5: collections.OrderedDict(k2=1, k1=3), 6: prelude.Table(k1=2)}.get(world, d)
     e = {"a": a, 1: x, (1, 2): "t"}
-    s, q = {1, 2, n}, collections.deque([3, 4, m], 4)
+    s, q = {1, 2, n}, collections.deque([3, 4, m], 4 if world != 5 else None)
     o = (prelude.Loud if world == 3 else prelude.Box)(m)
     p = prelude.Pair(n, a) if world != 2 else (n, a)
-    return [x, y, w, n, m, r, c, a, b, d, e, s, q, o, p, iter([7, 8, 9]), prelude.Net()]
+    v = [None, None, 1, x, "v", (1, n), o][world]
+    it = iter([7, 8, 9]) if world != 5 else prelude.countdown(2)
+    return [x, y, w, n, m, r, c, a, b, d, e, s, q, o, p, OBJECTS[world](2), v, it, prelude.Net().train(world != 6)]
+
+
+def turn(namespace, world):
+    """What a call finds changed outside of its arguments: globals, a module's attribute, the cell of a closure."""
+    namespace["G1"] = namespace["GM"].level = [1, 1, 2, 1.5, 0, True, -1][world]
+    namespace["GF"] = abs if world < 4 else operator.neg
+    if "turn" in namespace:
+        namespace["turn"]([1, 1, 3, 2.5, 0, True, 4][world])
 
 
 def observe(function, namespace, file, world):
@@ -142,6 +185,7 @@ def observe(function, namespace, file, world):
     kept = list(given)  # a snapshot of all these, whatever the program does to them
     result = raised = None
     torch.manual_seed(0)
+    turn(namespace, world)
     with contextlib.redirect_stdout(printed):
         try:
             result = function(*given)

@@ -2,24 +2,36 @@
 
 # ruff: noqa: F401 (imported for the programs)
 
+import bisect
 import collections
 import contextlib
 import copy
 import dataclasses
 import enum
 import functools
+import heapq
+import inspect
 import itertools
 import math
 import operator
+import re
+import types
+import warnings
+import weakref
 
 import torch
+import torch.utils.checkpoint
 
 import minicompile
 
+from . import classes
+from .classes import *  # noqa: F403 (for the programs)
+
 __all__ = (
-    "collections contextlib copy dataclasses enum functools itertools math operator torch minicompile pause swallow "
-    "Pair Record Color Box Loud Guarded Manager Net Failure SubFailure traced scaled countdown given twice total_of"
-).split()
+    "bisect collections contextlib copy dataclasses enum functools heapq inspect itertools math operator re types "
+    "warnings weakref torch minicompile pause swallow untraced Pair Record Color Box Loud Guarded Manager Net Failure "
+    "SubFailure traced scaled countdown relay given twice total_of doubled hooked match_of"
+).split() + classes.__all__
 
 Pair = collections.namedtuple("Pair", "left right")
 
@@ -201,6 +213,12 @@ class Net(torch.nn.Module):
         self.calls, self.scale = 0, 2.0
         self.register_buffer("seen", torch.zeros(()))
         self.weight = torch.nn.Parameter(torch.tensor(0.5))
+        self.parts = torch.nn.ModuleList([torch.nn.Tanh(), torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Dropout(0.5))])
+
+    def deep(self, x):
+        for index, part in enumerate(self.parts):
+            x = part(x) * (index + self.weight)
+        return x
 
     def forward(self, x):
         self.calls += 1
@@ -219,6 +237,70 @@ def swallow(items):
     """Breaks the graph, and changes what it got."""
     items.append(len(items))
     return items
+
+
+@minicompile.disable
+def untraced(x):
+    """Breaks the graph around an operation."""
+    return x + 1
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2 + ctx.saved_tensors[0] * 0
+
+
+doubled = Doubled.apply
+
+
+def hooked(module, x):
+    """A call with a hook that is removed again."""
+    handle = module.register_forward_hook(lambda m, args, out: out + m.scale)
+    try:
+        return module(x)
+    finally:
+        handle.remove()
+
+
+def relay(items):
+    """A generator that delegates, and hands on what the inner one returns."""
+    got = yield from items
+    yield "relayed"
+    return got
+
+
+def match_of(subject):
+    """Every kind of pattern."""
+    match subject:
+        case Point(value=0) | Heat(value=1):  # noqa: F405 (and so on)
+            return "value"
+        case [] | {}:
+            return "empty"
+        case [1, *rest] | [_, _, *rest]:
+            return rest
+        case {"k1": value, **rest}:
+            return value, rest
+        case Place(0 | 1, name=name) | Pair(int(), name):  # noqa: F405
+            return name
+        case Frozen(value, ()) if value:  # noqa: F405
+            return value
+        case Color.RED | Level.HIGH:  # noqa: F405
+            return "member"
+        case True | None | 2.5:
+            return "constant"
+        case int(value) | float(value) | str(value) | complex(real=value):
+            return value
+        case (Failure() | Box()) as found:
+            return type(found).__name__
+        case object(value=value):
+            return value
+    return "other"
 
 
 @contextlib.contextmanager

@@ -75,7 +75,9 @@ from .iterators import (
 
 # --- functools and math ---------------------------------------------------------------------------------
 def reduce(function, iterable, initial=Missing):
-    iterator = iter(iterable)
+    iterator = _iterator_or_none(iterable)
+    if iterator is None:
+        raise TypeError("reduce() arg 2 must support iteration")
     if initial is Missing:
         for initial in iterator:  # noqa: B007 (the first element is the start)
             break
@@ -84,6 +86,13 @@ def reduce(function, iterable, initial=Missing):
     for item in iterator:
         initial = function(initial, item)
     return initial
+
+
+def _iterator_or_none(iterable):
+    try:
+        return iter(iterable)
+    except TypeError:
+        return None
 
 
 def prod(iterable, /, *, start=1):

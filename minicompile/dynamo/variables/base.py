@@ -39,6 +39,20 @@ class NotConstant(errors.Unsupported):
 _questions = []
 
 
+HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_*
+
+
+def can_change(cls):
+    """Whether a program may give the class other attributes: not those written in C."""
+    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+
+
+def type_name(cls):
+    """The class in the messages of CPython, where one that is written in C goes by its module too."""
+    plain = can_change(cls) or cls.__module__ == "builtins"
+    return cls.__name__ if plain else f"{cls.__module__}.{cls.__qualname__}"
+
+
 def is_question():
     """Whether somebody only asks if a value is a constant: then nothing becomes a guard."""
     return bool(_questions)
@@ -89,6 +103,10 @@ class VariableTracker:
         if self.is_python_constant():
             return self.as_python_constant()
         unsupported("operator argument", f"{self} cannot be an argument of a graph operation")
+
+    def as_operand(self):
+        """What the methods of a number or a text see of it as an argument."""
+        return self
 
     def is_immutable(self):
         """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
@@ -155,10 +173,10 @@ class VariableTracker:
 
     def iterate(self, tx):
         """`iter(self)`: a tracker with `next(tx)`, which raises ObservedException(StopIteration) at the end."""
-        tx.raise_observed(TypeError, f"'{self.python_type().__name__}' object is not iterable")
+        tx.raise_observed(TypeError, f"'{type_name(self.python_type())}' object is not iterable")
 
     def next(self, tx):
-        tx.raise_observed(TypeError, f"'{self.python_type().__name__}' object is not an iterator")
+        tx.raise_observed(TypeError, f"'{type_name(self.python_type())}' object is not an iterator")
 
     def unpack(self, tx):
         """`list(self)`: the trackers of all elements.  Containers override this by their own list."""
@@ -225,7 +243,7 @@ def _delegate(name):
 
 
 for _name in (
-    "python_type is_python_constant is_immutable has_torch_function is_literal as_python_constant as_proxy key "
-    "var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack reconstruct children"
+    "python_type is_python_constant as_operand is_immutable has_torch_function is_literal as_python_constant as_proxy "
+    "key var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

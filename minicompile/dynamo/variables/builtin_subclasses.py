@@ -10,9 +10,9 @@ import collections
 
 from ..builder import wraps_if
 from ..source import CallSource, ItemSource
-from .base import unsupported
+from .base import can_change, unsupported
 from .constant import ConstantVariable
-from .descriptors import can_change, type_lookup
+from .descriptors import type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
@@ -90,11 +90,17 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         return any(can_change(found.owner) for found in (type_lookup(self.cls, name) for name in names) if found)
 
     def unpack(self, tx):
-        return super().unpack(tx) if self.overrides("__iter__") else self.base(tx).unpack(tx)
+        plain = type_lookup(self.cls, "__iter__") is not None and not self.overrides("__iter__")
+        return self.base(tx).unpack(tx) if plain else super().unpack(tx)
+
+    def as_operand(self):
+        return self.contents if self.base_type in SCALARS else self
 
     def key(self):
         if self.contents is None or self.overrides("__eq__", "__hash__"):
             return super().key()
+        if self.base_type in SCALARS:  # an object of its own: `{2}` and `{Number(2)}` hold different ones
+            return self.base_type.__new__(self.cls, self.contents.as_python_constant())
         return self.contents.key()
 
     def as_proxy(self):

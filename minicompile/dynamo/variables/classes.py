@@ -15,9 +15,10 @@ from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
 from ..source import ConstantSource
 from . import descriptors
-from .base import VariableTracker, unsupported
-from .constant import wrap_constant
+from .base import VariableTracker, can_change, type_name, unsupported
+from .constant import as_observed, wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
+from .refusals import stand_in
 from .tables import PLAIN_BASES
 
 FOLDED_CLASSES = (property, numpy.generic, numpy.dtype)  # objects of these are constants
@@ -61,9 +62,9 @@ class UserDefinedClassVariable(VariableTracker):
         fallback = class_lookup(tx, type(cls), "__getattr__")
         if fallback is not None:
             return descriptor_get(tx, fallback, self).call_function(tx, [tx.build(name)], {})
-        if descriptors.can_change(cls):
+        if can_change(cls):
             tx.guard("class_lacks", ConstantSource(cls, cls.__qualname__), name)
-        tx.raise_observed(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        tx.raise_observed(AttributeError, f"type object '{type_name(cls)}' has no attribute '{name}'")
 
     def c_attribute(self, tx, found):
         """`__name__`, `__mro__`, `__doc__`, ... of `type`; slots of a metaclass."""
@@ -93,8 +94,8 @@ class UserDefinedClassVariable(VariableTracker):
         return isinstance(type_lookup(type(self.value), "__setattr__").attribute, types.FunctionType)
 
     def store(self, tx, name, value):
-        if not descriptors.can_change(self.value):
-            message = f"cannot set '{name}' attribute of immutable type '{self.value.__name__}'"
+        if not can_change(self.value):
+            message = f"cannot set '{name}' attribute of immutable type '{type_name(self.value)}'"
             tx.raise_observed(TypeError, message)
         if type_lookup(type(self.value), name) is not None or (name.startswith("__") and name.endswith("__")):
             unsupported("class changed", f"setting `{name}` of {self}")
@@ -113,6 +114,9 @@ class UserDefinedClassVariable(VariableTracker):
                 return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
             if name == "__getitem__" and hasattr(self.value, "__class_getitem__"):
                 return tx.fold(self.value.__class_getitem__, args, kwargs)
+            if name == "__getitem__":
+                with as_observed(tx):
+                    type(stand_in(self.value))[None]  # complains
         return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
@@ -144,7 +148,7 @@ class UserDefinedClassVariable(VariableTracker):
     def iterate_by_method(self, tx):
         found = class_lookup(tx, type(self.value), "__iter__")
         if found is None:
-            tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+            tx.raise_observed(TypeError, f"'{type_name(type(self.value))}' object is not iterable")
         return descriptor_get(tx, found, self).call_function(tx, [], {}).realize()
 
     def unpack(self, tx):
@@ -173,7 +177,7 @@ class UserDefinedClassVariable(VariableTracker):
             init = class_lookup(tx, cls, "__init__")
             result = descriptor_get(tx, init, instance).call_function(tx, list(args), kwargs).realize()
             if not result.is_python_constant() or result.as_python_constant() is not None:
-                message = f"__init__() should return None, not '{result.python_type().__name__}'"
+                message = f"__init__() should return None, not '{type_name(result.python_type())}'"
                 tx.raise_observed(TypeError, message)
         return instance
 
@@ -312,7 +316,7 @@ def make_super(tx, *args):
         unsupported("builtin on an unknown value", "`super(cls)` with one argument")
     cls, instance = args[0].realize(), args[1].realize()
     if not issubclass(cls.python_type(), type):
-        tx.raise_observed(TypeError, f"super() argument 1 must be a type, not {cls.python_type().__name__}")
+        tx.raise_observed(TypeError, f"super() argument 1 must be a type, not {type_name(cls.python_type())}")
     value = cls.as_python_constant()
     if value not in instance.python_type().__mro__:
         if not issubclass(instance.python_type(), type) or value not in instance.as_python_constant().__mro__:

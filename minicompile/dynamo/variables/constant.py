@@ -21,7 +21,7 @@ from torch.torch_version import TorchVersion
 
 from ..builder import wraps, wraps_if
 from ..polyfills import text
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, type_name, unsupported
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
 COMPARISONS = "eq ne lt le gt ge".split()
@@ -74,7 +74,7 @@ class BuiltinObject(VariableTracker):
             return tx.build(self.python_type())
         cls = self.python_type()
         if not hasattr(cls, name):
-            tx.raise_observed(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+            tx.raise_observed(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
         if callable(getattr(cls, name)):
             from .functions import BuiltinMethodVariable
 
@@ -82,13 +82,22 @@ class BuiltinObject(VariableTracker):
         unsupported("builtin on an unknown value", f"`{name}` of a {cls.__name__}")
 
     def var_setattr(self, tx, name, value):
-        with as_observed(tx):
-            setattr(self.empty(), name, None)  # hardly a builtin takes attributes: this says so in CPython's words
+        self.refuse_attribute(tx, setattr, name, None)
         unsupported("attribute write", f"`{name}` of a {self.python_type().__name__}")
 
     def var_delattr(self, tx, name):
-        with as_observed(tx):
-            delattr(self.empty(), name)
+        self.refuse_attribute(tx, delattr, name)
+        unsupported("attribute write", f"deleting `{name}` of a {self.python_type().__name__}")
+
+    def refuse_attribute(self, tx, function, name, *value):
+        """Hardly a builtin takes attributes, or lets its own be changed."""
+        from .descriptors import is_data_descriptor, type_lookup
+        from .refusals import refuse_attribute
+
+        cls = self.python_type()
+        found = type_lookup(cls, name)
+        if type_lookup(cls, "__dict__") is None and (found is None or not is_data_descriptor(found.attribute)):
+            refuse_attribute(tx, function, cls, name, *value)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
         """A method taken from the class (`list.append`), called with this object first."""
@@ -124,6 +133,9 @@ class ConstantItems:
         return ConstantVariable(self.value[index])
 
 
+CALL_BACK = ("__mod__", "format", "format_map")  # methods of a text that ask their arguments for their texts
+
+
 class ConstantVariable(BuiltinObject):
     """`value` itself."""
 
@@ -141,8 +153,6 @@ class ConstantVariable(BuiltinObject):
         return self.value
 
     def empty(self):
-        if hasattr(self.value, "__dict__"):
-            unsupported("attribute write", f"to a {type(self.value).__name__}")
         return self.value
 
     def truth(self, tx):
@@ -160,6 +170,8 @@ class ConstantVariable(BuiltinObject):
         written_in_python = isinstance(getattr(type(self.value), name, None), types.FunctionType)
         if written_in_python and not isinstance(self.value, enum.Flag):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
+            args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
         if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
             return tx.fold(getattr(self.value, name), args, kwargs)
         return super().call_method(tx, name, args, kwargs)
@@ -167,7 +179,7 @@ class ConstantVariable(BuiltinObject):
     def call_function(self, tx, args, kwargs):
         origin = typing.get_origin(self.value)
         if not isinstance(origin, type):
-            tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not callable")
+            tx.raise_observed(TypeError, f"'{type_name(type(self.value))}' object is not callable")
         made = tx.build(origin).call_function(tx, args, kwargs).realize()  # `Box[int](3)`
         if getattr(made, "cls", None) is origin and hasattr(made, "generic_setattr") and made.has_instance_dict():
             made.generic_setattr(tx, "__orig_class__", self)
@@ -181,21 +193,31 @@ class ConstantVariable(BuiltinObject):
     def iterate(self, tx):
         from .iterators import SequenceIterator
 
-        if not isinstance(self.value, (str, bytes)):
-            tx.raise_observed(TypeError, f"'{type(self.value).__name__}' object is not iterable")
-        return SequenceIterator(self)
+        if isinstance(self.value, (str, bytes)):
+            return SequenceIterator(self)
+        if isinstance(getattr(type(self.value), "__iter__", None), types.FunctionType):
+            return self.var_getattr(tx, "__iter__").call_function(tx, [], {}).realize()
+        return super().iterate(tx)
 
     def unpack(self, tx):
         return list(self.items) if isinstance(self.value, (str, bytes)) else super().unpack(tx)
 
     def method_join(self, tx, iterable):
         """`"".join(iterable)` where the iterable is not a container of constants yet."""
+        from .refusals import is_iterable
+
+        if not is_iterable(iterable.python_type()):
+            tx.raise_observed(TypeError, "can only join an iterable")
         return tx.fold(self.value.join, [tx.build_list(iterable.unpack(tx))], {})
 
     def method___getitem__(self, tx, index):
         """An index that is an object with `__index__`, or a slice with such."""
         from .elements import plain
+        from .refusals import check_index
 
+        if not isinstance(self.value, (str, bytes)):
+            unsupported("builtin on an unknown value", f"`[]` of {self}")
+        check_index(tx, self, index)
         return tx.fold(operator.getitem, [self, tx.build(plain(tx, index))], {})
 
     def method___mul__(self, tx, other):

@@ -10,10 +10,11 @@ import operator
 
 from ..builder import wraps
 from ..source import ItemSource
-from .base import unsupported
+from .base import type_name, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
 from .descriptors import type_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
+from .refusals import check_index
 
 LARGEST = 100_000  # elements that `[x] * n` may make during capture
 
@@ -67,9 +68,7 @@ class Sequence(BuiltinObject):
         return SequenceIterator(self, len(self.items) - 1, -1)
 
     def method___getitem__(self, tx, index):
-        cls = index.python_type()
-        if cls is not slice and not hasattr(cls, "__index__"):
-            tx.raise_observed(TypeError, f"{self.base.__name__} indices must be integers or slices, not {cls.__name__}")
+        check_index(tx, self, index)
         index = plain(tx, index)
         with as_observed(tx):
             found = self.items[index]
@@ -99,7 +98,7 @@ class Sequence(BuiltinObject):
     def method___add__(self, tx, other):
         items = self.operand(tx, other)
         if items is None:
-            ours, theirs = self.base.__name__, other.python_type().__name__
+            ours, theirs = self.base.__name__, type_name(other.python_type())
             complaint = f'can only concatenate {ours} (not "{theirs}") to {ours}'
             return self.ask_other(tx, other, "__radd__", complaint)
         return self.like([*self.items, *items])
@@ -120,7 +119,7 @@ class Sequence(BuiltinObject):
     def method___rmul__(self, tx, count):
         kind = count.python_type()
         if not type_lookup(kind, "__index__"):
-            tx.raise_observed(TypeError, f"can't multiply sequence by non-int of type '{kind.__name__}'")
+            tx.raise_observed(TypeError, f"can't multiply sequence by non-int of type '{type_name(kind)}'")
         count = plain(tx, count)
         if len(self.items) * count > LARGEST:
             unsupported("large container", f"a {self.base.__name__} of {len(self.items) * count:,} elements")

@@ -22,6 +22,7 @@ from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
 from .functions import BoundMethodVariable
 from .iterators import SequenceIterator
+from .refusals import refuse
 from .sets import SetVariable
 from .tensor import TensorVariable
 from .tuples import RangeVariable, SizeVariable, SliceVariable, TupleVariable
@@ -142,7 +143,7 @@ def make_iterator(tx, iterable, *sentinel):
 def take_next(tx, iterator, *default):
     iterator = iterator.realize()
     if not type_lookup(iterator.python_type(), "__next__"):
-        tx.raise_observed(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+        return refuse(tx, next, iterator)
     if not default:
         return iterator.next(tx)
     item = next_or_none(tx, iterator)
@@ -179,7 +180,7 @@ def make_reversed(tx, sequence):
         return sequence.call_method(tx, "__reversed__", [], {})
     if type_lookup(cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
         return tx.call_polyfill(polyfills.reversed_by_index, sequence)
-    tx.raise_observed(TypeError, f"'{cls.__name__}' object is not reversible")
+    return refuse(tx, reversed, sequence)
 
 
 def combinatorial(function):
@@ -234,6 +235,8 @@ HANDLERS[bool] = lambda tx, *args: boolean(any(tx.truth(a) for a in args))
 def make_round(tx, number, *digits):
     if tx.can_fold(None, [number, *digits], {}):
         return tx.fold(round, [number, *digits], {})
+    if not type_lookup(number.python_type(), "__round__"):
+        return refuse(tx, round, number)
     return number.call_method(tx, "__round__", list(digits), {})
 
 

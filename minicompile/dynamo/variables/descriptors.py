@@ -13,12 +13,11 @@ import functools
 import types
 
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, can_change, type_name, unsupported
 from .c_methods import BoundDescriptorVariable
 
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
-HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_*
 
 # owner: the class whose dict holds `attribute`; cls: the class the search began at
 Found = collections.namedtuple("Found", "cls name owner attribute")
@@ -52,10 +51,6 @@ def class_lookup(tx, cls, name, after=None):
         if found is not None and owner is found.owner:
             break
     return found
-
-
-def can_change(cls):
-    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
 
 
 def class_source(found):
@@ -104,7 +99,7 @@ def get_property(tx, found, instance):
 def call_accessor(tx, found, accessor, word, instance, *values):
     function, source = getattr(found.attribute, accessor), class_source(found)
     if function is None:
-        tx.raise_observed(AttributeError, f"property '{found.name}' of '{found.cls.__name__}' object has no {word}")
+        tx.raise_observed(AttributeError, f"property '{found.name}' of '{type_name(found.cls)}' object has no {word}")
     function = value_at(tx, function, source and AttrSource(source, accessor))
     return function.call_function(tx, [instance, *values], {})
 

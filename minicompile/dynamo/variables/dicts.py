@@ -12,12 +12,13 @@ import collections
 
 from ..builder import wraps
 from ..source import AttrSource, CallSource, ItemSource
-from .base import unsupported
+from .base import type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .dict_views import DictView
-from .elements import constants, contains_itself, elements, is_none
+from .elements import constants, contains_itself, elements, is_none, next_or_none
 from .objects import UserDefinedObjectVariable, UserKey
+from .refusals import is_iterable
 
 
 def hashable(tx, variable):
@@ -26,7 +27,7 @@ def hashable(tx, variable):
     if issubclass(variable.python_type(), tuple):
         return tuple(hashable(tx, item) for item in variable.unpack(tx))
     if variable.python_type().__hash__ is None:
-        tx.raise_observed(TypeError, f"unhashable type: '{variable.python_type().__name__}'")
+        tx.raise_observed(TypeError, f"unhashable type: '{type_name(variable.python_type())}'")
     if isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method():
         return UserKey(tx, variable)
     return variable.key()
@@ -36,11 +37,6 @@ def refuse_unknown_number(key, items):
     """`id(x)` may equal an integer that the container holds; only between two ids capture knows."""
     if not key.is_python_constant() and key.python_type() is int and any(type(k) is int for k in items):
         unsupported("identity as a number", "`id(...)` as the key of a container of integers")
-
-
-def raise_key_error(tx, key):
-    key = key.realize()
-    tx.raise_observed(KeyError, key.as_python_constant() if key.is_python_constant() else repr(key))
 
 
 class DictVariable(BuiltinObject):
@@ -127,7 +123,7 @@ class DictVariable(BuiltinObject):
 
     def method___missing__(self, tx, key):
         if self.cls is not collections.defaultdict or is_none(self.factory):
-            raise_key_error(tx, key)
+            tx.raise_observed(KeyError, key)
         value = self.factory.call_function(tx, [], {})
         self.method___setitem__(tx, key, value)
         return value
@@ -214,7 +210,7 @@ class DictVariable(BuiltinObject):
         """Take a key out; returns its value."""
         stand_in, pair = self.find(tx, key)
         if pair is None:
-            raise_key_error(tx, key)
+            tx.raise_observed(KeyError, key)
         tx.side_effects.mutated(self)
         del self.items[stand_in]
         return pair[1]
@@ -336,24 +332,24 @@ def dict_items(tx, variable):
 
 
 def pairs_of(tx, variable):
-    """(key, value) trackers of a mapping or of an iterable of pairs, as `dict(variable)` takes them."""
+    """(key, value) trackers of a mapping or of an iterable of pairs, one by one, as `dict(variable)` takes them."""
     variable = variable.realize()
     if isinstance(variable, DictVariable):
-        return list(variable.look(tx).values())
-    if type_lookup(variable.python_type(), "keys"):
-        keys = variable.call_method(tx, "keys", [], {}).unpack(tx)
-        return [(key, variable.call_method(tx, "__getitem__", [key], {})) for key in keys]
-    pairs = []
-    for index, item in enumerate(variable.unpack(tx)):
-        if not type_lookup(item.python_type(), "__iter__"):
-            complaint = f"cannot convert dictionary update sequence element #{index} to a sequence"
-            tx.raise_observed(TypeError, complaint)
-        pair = item.unpack(tx)
-        if len(pair) != 2:
-            complaint = f"dictionary update sequence element #{index} has length {len(pair)}; 2 is required"
-            tx.raise_observed(ValueError, complaint)
-        pairs.append(pair)
-    return pairs
+        yield from list(variable.look(tx).values())
+    elif type_lookup(variable.python_type(), "keys"):
+        for key in variable.call_method(tx, "keys", [], {}).unpack(tx):
+            yield key, variable.call_method(tx, "__getitem__", [key], {})
+    else:
+        iterator = variable.iterate(tx).realize()
+        for index, item in enumerate(iter(lambda: next_or_none(tx, iterator), None)):
+            if not is_iterable(item.python_type()):
+                complaint = f"cannot convert dictionary update sequence element #{index} to a sequence"
+                tx.raise_observed(TypeError, complaint)
+            pair = item.unpack(tx)
+            if len(pair) != 2:
+                complaint = f"dictionary update sequence element #{index} has length {len(pair)}; 2 is required"
+                tx.raise_observed(ValueError, complaint)
+            yield pair
 
 
 # --- existing objects -----------------------------------------------------------------------------------

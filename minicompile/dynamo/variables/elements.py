@@ -28,7 +28,7 @@ class Element:
         return hash(hashable(self.tx, self.variable))
 
     def __repr__(self):
-        return repr(self.variable.as_python_constant() if self.variable.is_python_constant() else self.variable)
+        return self.tx.call(repr, self.variable).as_python_constant()
 
 
 def _ordering(compare):
@@ -50,6 +50,9 @@ def plain(tx, variable):
     """The Python int, slice or other constant that C code takes as an index or a count."""
     variable = variable.realize()
     if variable.python_type() is slice:
+        for part in variable.items:
+            if not is_none(part) and not hasattr(part.python_type(), "__index__"):
+                tx.raise_observed(TypeError, "slice indices must be integers or None or have an __index__ method")
         return slice(*(plain(tx, part) for part in variable.items))
     if variable.is_python_constant():
         return variable.as_python_constant()

@@ -51,6 +51,8 @@ class PartialVariable(VariableTracker):
             return pending
         if name == "__class__":
             return tx.build(functools.partial)
+        if hasattr(functools.partial, name):
+            unsupported("attribute written in C", f"`{name}` of {self}")
         tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
 
     def var_setattr(self, tx, name, value):
@@ -73,6 +75,8 @@ class PartialVariable(VariableTracker):
 
 def make_partial(tx, function, /, *args, **kwargs):
     function = function.realize()
+    if not tx.truth(tx.call(callable, function)):
+        tx.raise_observed(TypeError, "the first argument must be callable")
     if isinstance(function, PartialVariable):  # CPython flattens too
         return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
     return PartialVariable(function, list(args), kwargs)

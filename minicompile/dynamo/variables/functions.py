@@ -292,6 +292,11 @@ class BoundMethodVariable(VariableTracker):
             unsupported("method written in C", f"`{name}` of a bound method")
         return self.function.var_getattr(tx, name)
 
+    def call_method(self, tx, name, args, kwargs):
+        if name in ("__str__", "__repr__", "__format__"):
+            unsupported("method written in C", f"`{name}` of a bound method")
+        return super().call_method(tx, name, args, kwargs)
+
     def method___eq__(self, tx, other):
         other = other.realize()
         if not isinstance(other, BoundMethodVariable):

@@ -7,7 +7,7 @@ Mirrors `torch/_dynamo/variables/functions.py` (LocalGeneratorObjectVariable).  
 import sys
 import types
 
-from .base import ObservedException, VariableTracker, unsupported
+from .base import ObservedException, VariableTracker, type_name, unsupported
 
 
 class GeneratorVariable(VariableTracker):
@@ -102,7 +102,9 @@ class GeneratorVariable(VariableTracker):
         return self.send(tx, value.realize())
 
     def method_throw(self, tx, kind, value=None, traceback=None):
-        exception = tx.exception_instance(kind.realize() if value is None else value.realize())
+        thrown = (kind if value is None else value).realize()
+        wrong = "exceptions must be classes or instances deriving from BaseException, not "
+        exception = tx.exception_instance(thrown, wrong + type_name(thrown.python_type()))
         observed = ObservedException(exception)
         if self.finished or not self.started:
             self.finished = True

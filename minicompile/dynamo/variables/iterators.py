@@ -247,8 +247,8 @@ BACKWARD = {type(reversed([])), reversed}
 def wrap_container_iterator(output, value, source):
     output.guard("type", source, type(value))
     position, owner = position_of(value), owner_of(value)
-    output.guard("equals", CallSource(source, position_of), position)
-    owner = output.wrap(owner, CallSource(source, owner_of)).realize()
+    output.guard("equals", source and CallSource(source, position_of), position)
+    owner = output.wrap(owner, source and CallSource(source, owner_of)).realize()
     if not isinstance(owner, BuiltinObject) or position == CHANGED:
         unsupported("iterator from outside", f"an iterator over {owner}")
     if type(value) in KEYED_TYPES:

@@ -16,7 +16,7 @@ from ..builder import wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tensor import TensorVariable
@@ -47,7 +47,7 @@ class NNModuleVariable(UserDefinedObjectVariable):
             found = self.table_entry(tx, table_name, name)
             if found is not None:
                 return found
-        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
     def table_entry(self, tx, table_name, name):
         """The tracker of `self._modules[name]` or None; a table nobody has tracked yet stays untracked."""

@@ -15,8 +15,9 @@ import torch
 from ..builder import wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
-from .base import ObservedException, VariableTracker, unsupported
+from .base import ObservedException, VariableTracker, can_change, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
+from .refusals import refuse_attribute
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
@@ -89,14 +90,14 @@ class UserDefinedObjectVariable(VariableTracker):
         if name.startswith("__") and name.endswith("__"):
             result = self.call_special(tx, name, args, kwargs)
             if result is None:
-                tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+                tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
             return result
         return self.var_getattr(tx, name).call_function(tx, args, kwargs)
 
     def call_function(self, tx, args, kwargs):
         result = self.call_special(tx, "__call__", args, kwargs, skipped=())
         if result is None:
-            tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not callable")
+            tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not callable")
         return result
 
     def truth(self, tx):
@@ -114,12 +115,12 @@ class UserDefinedObjectVariable(VariableTracker):
             from .. import polyfills
 
             return tx.call_polyfill(polyfills.iterate_by_index, self)
-        tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not iterable")
 
     def next(self, tx):
         result = self.call_special(tx, "__next__")
         if result is None:
-            tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not an iterator")
+            tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not an iterator")
         return result
 
     def hashes_by_method(self):
@@ -161,7 +162,7 @@ class UserDefinedObjectVariable(VariableTracker):
         untouched = self.value is not None and tx.side_effects.load_attr(self, name) is None
         if untouched and self.python_method(tx, "__getattr__") is None and hasattr(self.value, name):
             unsupported("attribute written in C", f"`{name}` of {self} is found by C code")
-        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
     def instance_dict(self):
         """The `__dict__` that the existing object had before capture."""
@@ -199,7 +200,7 @@ class UserDefinedObjectVariable(VariableTracker):
             tx.guard("lacks_attribute", self.source, name)
 
     def guard_class_lacks(self, tx, name):
-        if descriptors.can_change(self.cls) and not hasattr(self.cls, name):
+        if can_change(self.cls) and not hasattr(self.cls, name):
             tx.guard("class_lacks", ConstantSource(self.cls, self.cls.__qualname__), name)
 
     def c_attribute(self, tx, found):
@@ -221,7 +222,7 @@ class UserDefinedObjectVariable(VariableTracker):
                 return tx.output.lazy(value, self.attribute_source(name))
         if pending is tx.side_effects.DELETED or isinstance(found.attribute, types.MemberDescriptorType):
             if pending is None or pending is tx.side_effects.DELETED:
-                tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+                tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
         if pending is None:
             unsupported("attribute written in C", f"`{name}` of a {self.cls.__name__} made during capture")
         return pending
@@ -238,8 +239,7 @@ class UserDefinedObjectVariable(VariableTracker):
         if descriptors.descriptor_set(tx, found, self, value):
             return
         if not self.has_instance_dict():
-            word = "is read-only" if found else "does not exist"
-            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' {word}")
+            refuse_attribute(tx, setattr, self.cls, name, None)
         tx.side_effects.store_attr(self, name, value)
 
     def store_c_attribute(self, tx, found, *values):
@@ -265,7 +265,7 @@ class UserDefinedObjectVariable(VariableTracker):
             return
         if self.stored_attribute(tx, name) is None:
             self.guard_lacks(tx, name)
-            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
         if self.source is not None and tx.side_effects.load_attr(self, name) is None:
             tx.guard("present", self.attribute_source(name))
         self.forget(tx, name)
@@ -330,7 +330,7 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def object_format(self, tx, spec):
         if spec.as_python_constant():
-            message = f"unsupported format string passed to {self.cls.__name__}.__format__"
+            message = f"unsupported format string passed to {type_name(self.cls)}.__format__"
             tx.raise_observed(TypeError, message)
         return tx.call(str, self)
 

@@ -10,38 +10,36 @@ import operator
 
 import torch
 
-from .base import unsupported
+from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .elements import next_or_none
 from .overrides import is_overridden
+from .refusals import refuse
 from .symbolic import SymNodeVariable, is_arithmetic
 from .tensor import TensorVariable, graph_call
 from .varying import VaryingVariable
 
-# function -> (symbol in messages, special method, reflected special method)
-SYMBOLS = "add:+ sub:- mul:* truediv:/ floordiv:// mod:% matmul:@ and_:& or_:| xor:^ lshift:<< rshift:>>"
+# function -> (special method, reflected special method)
+NAMES = "add sub mul truediv floordiv mod matmul and_ or_ xor lshift rshift pow".split()
 BINARY = {
-    getattr(operator, name): (symbol, f"__{name.strip('_')}__", f"__r{name.strip('_')}__")
-    for name, symbol in (row.split(":") for row in SYMBOLS.split())
+    **{getattr(operator, name): (f"__{name.strip('_')}__", f"__r{name.strip('_')}__") for name in NAMES},
+    divmod: ("__divmod__", "__rdivmod__"),
 }
-BINARY[operator.pow] = ("** or pow()", "__pow__", "__rpow__")
-BINARY[divmod] = ("divmod()", "__divmod__", "__rdivmod__")
 IN_PLACE = {
-    getattr(operator, f"i{function.__name__.strip('_')}"): (function, f"{symbol.split()[0]}=", f"__i{method[2:]}")
-    for function, (symbol, method, _) in BINARY.items()
+    getattr(operator, f"i{function.__name__.strip('_')}"): (function, f"__i{method[2:]}")
+    for function, (method, _) in BINARY.items()
     if function is not divmod
 }
 COMPARE = {
-    operator.eq: ("==", "__eq__", "__eq__"),
-    operator.ne: ("!=", "__ne__", "__ne__"),
-    operator.lt: ("<", "__lt__", "__gt__"),
-    operator.le: ("<=", "__le__", "__ge__"),
-    operator.gt: (">", "__gt__", "__lt__"),
-    operator.ge: (">=", "__ge__", "__le__"),
+    operator.eq: ("__eq__", "__eq__"),
+    operator.ne: ("__ne__", "__ne__"),
+    operator.lt: ("__lt__", "__gt__"),
+    operator.le: ("__le__", "__ge__"),
+    operator.gt: ("__gt__", "__lt__"),
+    operator.ge: ("__ge__", "__le__"),
 }
-UNARY = {operator.neg: ("-", "__neg__"), operator.pos: ("+", "__pos__"), operator.invert: ("~", "__invert__")}
-UNARY[abs] = ("abs()", "__abs__")
+UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", abs: "__abs__"}
 
 
 def in_graph(tx, *operands):
@@ -71,11 +69,22 @@ def slot(cls, method):
     return ABSENT if found is None else found.attribute
 
 
+def raises_at_once(variable, method, cls):
+    """Whether the method, of a text, complains in place of answering NotImplemented."""
+    if not isinstance(variable, ConstantVariable) or not isinstance(variable.value, (str, bytes)):
+        return False
+    if method in ("__mul__", "__rmul__"):
+        return slot(cls, "__index__") is ABSENT
+    return method == "__add__" and not issubclass(cls, (str, bytes))
+
+
 def attempt(tx, variable, method, other):
     """`type(variable).method(variable, other)`, or NotImplemented where the class has none of its own."""
     if isinstance(other, VaryingVariable):
         return other.call_method(tx, method, [variable], {})
     found = slot(variable.python_type(), method)
+    if raises_at_once(variable, method, other.python_type()):
+        return ConstantVariable(NotImplemented)  # the other operand is asked first
     if method == "__ne__" and found is object.__ne__ and slot(variable.python_type(), "__eq__") is not object.__eq__:
         answer = attempt(tx, variable, "__eq__", other)
         return answer if is_not_implemented(answer) else boolean(not tx.truth(answer))
@@ -103,15 +112,11 @@ def by_protocol(tx, left, right, method, reflected):
     return answer
 
 
-COMPARE_METHODS = frozenset(method for _, method, _ in COMPARE.values())
-
-
-def names_of(left, right):
-    return f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+COMPARE_METHODS = frozenset(method for method, _ in COMPARE.values())
 
 
 def binary(function):
-    symbol, method, reflected = BINARY[function]
+    method, reflected = BINARY[function]
 
     def handler(tx, left, right):
         left, right = left.realize(), right.realize()
@@ -120,35 +125,31 @@ def binary(function):
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
         answer = by_protocol(tx, left, right, method, reflected)
-        if is_not_implemented(answer):
-            tx.raise_observed(TypeError, f"unsupported operand type(s) for {symbol}: {names_of(left, right)}")
-        return answer
+        return refuse(tx, function, left, right) if is_not_implemented(answer) else answer
 
     return handler
 
 
 def in_place(function):
-    plain, symbol, method = IN_PLACE[function]
-    _, forward, reflected = BINARY[plain]
+    plain, method = IN_PLACE[function]
+    forward, reflected = BINARY[plain]
 
     def handler(tx, left, right):
         left, right = left.realize(), right.realize()
         if in_graph(tx, left, right):
             return graph_call(tx, function if isinstance(left, TensorVariable) else plain, [left, right], {})
         if can_fold(left, right):
-            return tx.fold(plain, [left, right], {})
+            return tx.fold(function, [left, right], {})
         answer = attempt(tx, left, method, right)
         if is_not_implemented(answer):
             answer = by_protocol(tx, left, right, forward, reflected)
-        if is_not_implemented(answer):
-            tx.raise_observed(TypeError, f"unsupported operand type(s) for {symbol}: {names_of(left, right)}")
-        return answer
+        return refuse(tx, function, left, right) if is_not_implemented(answer) else answer
 
     return handler
 
 
 def compare(function):
-    symbol, method, reflected = COMPARE[function]
+    method, reflected = COMPARE[function]
 
     def handler(tx, left, right):
         left, right = left.realize(), right.realize()
@@ -159,15 +160,15 @@ def compare(function):
         answer = by_protocol(tx, left, right, method, reflected)
         if not is_not_implemented(answer):
             return answer
-        if symbol in ("==", "!="):
-            return boolean(tx.is_same(left, right) is (symbol == "=="))
-        tx.raise_observed(TypeError, f"'{symbol}' not supported between instances of {names_of(left, right)}")
+        if function in (operator.eq, operator.ne):
+            return boolean(tx.is_same(left, right) is (function is operator.eq))
+        return refuse(tx, function, left, right)
 
     return handler
 
 
 def unary(function):
-    symbol, method = UNARY[function]
+    method = UNARY[function]
 
     def handler(tx, operand):
         operand = operand.realize()
@@ -176,15 +177,26 @@ def unary(function):
         if can_fold(operand):
             return tx.fold(function, [operand], {})
         if not type_lookup(operand.python_type(), method):
-            kind = operand.python_type().__name__
-            tx.raise_observed(TypeError, f"bad operand type for {'unary ' * (function is not abs)}{symbol}: '{kind}'")
+            return refuse(tx, function, operand)
         return operand.call_method(tx, method, [], {})
 
     return handler
 
 
+def concatenate(function):
+    """`operator.concat` is `+` between sequences only."""
+
+    def handler(tx, left, right):
+        classes = [operand.python_type() for operand in (left, right)]
+        sequences = all(type_lookup(cls, "__getitem__") and not issubclass(cls, dict) for cls in classes)
+        adds = any(type_lookup(cls, name) for cls, name in zip(classes, ("__add__", "__radd__")))
+        return HANDLERS[function](tx, left, right) if sequences and adds else refuse(tx, operator.concat, left, right)
+
+    return handler
+
+
 # --- items and membership -------------------------------------------------------------------------------
-def item(function, method, complaint):
+def item(function, method):
     """getitem, setitem, delitem."""
 
     def handler(tx, container, *arguments):
@@ -199,7 +211,7 @@ def item(function, method, complaint):
                 return graph_call(tx, function, [container, *arguments], {})
         cls = container.python_type()
         if not type_lookup(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
-            tx.raise_observed(TypeError, f"'{cls.__name__}' object {complaint}")
+            return refuse(tx, function, container, *arguments)
         return container.call_method(tx, method, list(arguments), {})
 
     return handler
@@ -211,7 +223,12 @@ def contains(tx, container, wanted):
         return tx.fold(operator.contains, [container, wanted], {})
     if type_lookup(container.python_type(), "__contains__"):
         return boolean(tx.truth(container.call_method(tx, "__contains__", [wanted], {})))
-    iterator = container.iterate(tx)
+    try:
+        iterator = container.iterate(tx)
+    except ObservedException as observed:
+        if not tx.exception_matches(observed, TypeError):
+            raise
+        return refuse(tx, operator.contains, container, wanted)
     while (candidate := next_or_none(tx, iterator)) is not None:
         if tx.is_same(candidate, wanted) or tx.equals(candidate, wanted):
             return boolean(True)
@@ -223,8 +240,7 @@ def index(tx, value):
     if value.is_python_constant():
         return tx.fold(operator.index, [value], {})
     if not type_lookup(value.python_type(), "__index__"):
-        kind = value.python_type().__name__
-        tx.raise_observed(TypeError, f"'{kind}' object cannot be interpreted as an integer")
+        return refuse(tx, operator.index, value)
     if issubclass(value.python_type(), int):
         unsupported("builtin on an unknown value", "operator.index() of an int that is more than an int")
     made = value.call_method(tx, "__index__", [], {}).realize()
@@ -248,9 +264,9 @@ HANDLERS = {
     **{function: compare(function) for function in COMPARE},
     **{function: unary(function) for function in UNARY},
     pow: power,
-    operator.getitem: item(operator.getitem, "__getitem__", "is not subscriptable"),
-    operator.setitem: item(operator.setitem, "__setitem__", "does not support item assignment"),
-    operator.delitem: item(operator.delitem, "__delitem__", "doesn't support item deletion"),
+    operator.getitem: item(operator.getitem, "__getitem__"),
+    operator.setitem: item(operator.setitem, "__setitem__"),
+    operator.delitem: item(operator.delitem, "__delitem__"),
     operator.contains: contains,
     operator.index: index,
     operator.not_: lambda tx, value: boolean(not tx.truth(value)),
@@ -259,5 +275,5 @@ HANDLERS = {
     operator.is_: lambda tx, a, b: boolean(tx.is_same(a, b)),
     operator.is_not: lambda tx, a, b: boolean(not tx.is_same(a, b)),
 }
-for _alias, _function in (("concat", operator.add), ("iconcat", operator.iadd), ("inv", operator.invert), ("abs", abs)):
-    HANDLERS[getattr(operator, _alias)] = HANDLERS[_function]
+HANDLERS[operator.inv], HANDLERS[operator.abs] = HANDLERS[operator.invert], HANDLERS[abs]
+HANDLERS[operator.concat], HANDLERS[operator.iconcat] = concatenate(operator.add), concatenate(operator.iadd)

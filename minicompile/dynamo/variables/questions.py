@@ -14,10 +14,11 @@ import typing
 import torch
 
 from ..source import CallSource, ConstantSource
-from .base import ObservedException, unsupported
+from .base import ObservedException, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .functions import BoundMethodVariable
+from .refusals import refuse
 from .tensor import IdentityKey, TensorVariable
 
 HANDLERS = {}
@@ -45,9 +46,9 @@ def flatten(tx, classes, depth=0):
         for part in classes if isinstance(classes, tuple) else classes.__args__:
             if depth > 100:
                 unsupported("deep recursion", "isinstance() of tuples in tuples in tuples")
-            yield from flatten(tx, part, depth + 1)
+            yield from flatten(tx, type(None) if part is None and not isinstance(classes, tuple) else part, depth + 1)
     else:
-        yield type(None) if classes is None else classes
+        yield classes
 
 
 PLAIN_METAS = (type, abc.ABCMeta, type(torch.Tensor), type(torch.nn.Parameter), type(torch.nn.Buffer))
@@ -128,8 +129,8 @@ def is_callable(tx, value):
 def length(tx, value):
     value = value.realize()
     cls = value.python_type()
-    if not type_lookup(cls, "__len__") and not issubclass(cls, type):
-        tx.raise_observed(TypeError, f"object of type '{cls.__name__}' has no len()")
+    if not type_lookup(cls, "__len__"):
+        return refuse(tx, len, value)
     return value.call_method(tx, "__len__", [], {})
 
 
@@ -140,7 +141,7 @@ def hash_of(tx, value):
         return tx.fold(hash, [value], {})
     cls = value.python_type()
     if cls.__hash__ is None:
-        tx.raise_observed(TypeError, f"unhashable type: '{cls.__name__}'")
+        tx.raise_observed(TypeError, f"unhashable type: '{type_name(cls)}'")
     if cls.__hash__ is object.__hash__ or isinstance(value, TensorVariable):
         unsupported("identity as a number", f"hash() of {value} depends on its address")
     return value.call_method(tx, "__hash__", [], {})
@@ -236,7 +237,7 @@ def attribute_name(tx, name, complaint):
         unsupported("builtin on an unknown value", f"{name} as the name of an attribute")
     name = name.as_python_constant()
     if not isinstance(name, str):
-        tx.raise_observed(TypeError, f"{complaint}, not '{type(name).__name__}'")
+        tx.raise_observed(TypeError, f"{complaint}, not '{type_name(type(name))}'")
     return name
 
 
@@ -263,4 +264,6 @@ def variables_of(tx, *values):
     if not values:
         unsupported("introspection", "vars() reads the locals of its frame")
     (value,) = values
-    return value.realize().var_getattr(tx, "__dict__")
+    missing = ConstantVariable(None)
+    found = get_attribute(tx, value, ConstantVariable("__dict__"), missing)
+    return found if found is not missing else refuse(tx, vars, value)

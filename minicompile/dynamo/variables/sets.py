@@ -13,7 +13,7 @@ import operator
 from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
-from .dicts import hashable, raise_key_error, refuse_unknown_number
+from .dicts import hashable, refuse_unknown_number
 from .elements import constants, next_or_none
 
 
@@ -121,7 +121,7 @@ class SetVariable(BuiltinObject):
 
     def method_remove(self, tx, item):
         if not self.method___contains__(tx, item).value:
-            raise_key_error(tx, item)
+            tx.raise_observed(KeyError, item)
         return self.method_discard(tx, item)
 
     def method_pop(self, tx):

@@ -17,6 +17,7 @@ from .constant import NONE, BuiltinObject, ConstantItems, ConstantVariable, bool
 from .containers import LARGEST, ListVariable, Sequence, wrap_items
 from .descriptors import class_lookup, descriptor_get
 from .elements import constants, elements, plain
+from .refusals import check_index
 
 
 class TupleVariable(Sequence):
@@ -142,6 +143,7 @@ class RangeVariable(BuiltinObject):
         return super().var_getattr(tx, name)
 
     def method___getitem__(self, tx, index):
+        check_index(tx, self, index)
         return tx.fold(operator.getitem, [self, ConstantVariable(plain(tx, index))], {})
 
     def method___iter__(self, tx):

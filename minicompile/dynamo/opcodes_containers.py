@@ -1,0 +1,128 @@
+"""The opcodes that build containers and take them apart.
+
+Goes in: an `Instruction`.  Comes out: a changed stack.
+Mirrors `torch/_dynamo/symbolic_convert.py` (BUILD_LIST, UNPACK_SEQUENCE).  Taught in chapter 03.
+"""
+
+import itertools
+
+from .variables import text
+from .variables.base import VariableTracker, type_name
+from .variables.descriptors import type_lookup
+from .variables.elements import next_or_none
+from .variables.refusals import function_text, is_iterable
+
+
+def build_container(make):
+    def method(self, instruction):
+        self.push(make(self, self.pop_lazies(instruction.arg)))
+
+    return method
+
+
+def mutate_container(name):
+    """LIST_APPEND and its kin: the container is `arg` deep below the operand."""
+
+    def method(self, instruction):
+        value = self.pop_lazy()
+        self.stack[-instruction.arg].realize().call_method(self, name, [value], {})
+
+    return method
+
+
+class ContainerOpcodes:
+    """Mixin of every translator."""
+
+    # --- building containers ------------------------------------------------------------------------
+    BUILD_TUPLE = build_container(lambda self, items: self.build_tuple(items))
+    BUILD_LIST = build_container(lambda self, items: self.build_list(items))
+    BUILD_SET = build_container(lambda self, items: self.call(set, self.build_tuple(items)))
+    BUILD_SLICE = build_container(lambda self, items: self.call(slice, *items))
+    BUILD_STRING = build_container(lambda self, items: text.join(self, [item.realize() for item in items]))
+
+    def BUILD_MAP(self, instruction):
+        items = self.pop_lazies(2 * instruction.arg)
+        self.push(self.build_map(items[::2], items[1::2]))
+
+    def BUILD_CONST_KEY_MAP(self, instruction):
+        keys = [self.build(key) for key in self.pop().as_python_constant()]
+        self.push(self.build_map(keys, self.pop_lazies(instruction.arg)))
+
+    def build_map(self, keys, values):
+        result = self.build_dict({})
+        for key, value in zip(keys, values):
+            result.call_method(self, "__setitem__", [key, value], {})
+        return result
+
+    LIST_APPEND = mutate_container("append")
+    SET_ADD = mutate_container("add")
+    SET_UPDATE = mutate_container("update")
+
+    def LIST_EXTEND(self, instruction):
+        """`[*a]`, `f(x, *a)`."""
+        extra = self.pop()
+        if not is_iterable(extra.python_type()):
+            complaint = f"Value after * must be an iterable, not {type_name(extra.python_type())}"
+            self.raise_observed(TypeError, complaint)
+        self.stack[-instruction.arg].realize().call_method(self, "extend", [extra], {})
+
+    def DICT_UPDATE(self, instruction):
+        """`{**a}`."""
+        extra = self.pop()
+        if not self.is_mapping(extra):
+            self.raise_observed(TypeError, f"'{type_name(extra.python_type())}' object is not a mapping")
+        self.stack[-instruction.arg].realize().call_method(self, "update", [extra], {})
+
+    def is_mapping(self, value):
+        return self.truth(self.call(hasattr, value, self.build("keys")))
+
+    def MAP_ADD(self, instruction):
+        value, key = self.pop_lazy(), self.pop_lazy()
+        self.stack[-instruction.arg].realize().call_method(self, "__setitem__", [key, value], {})
+
+    def DICT_MERGE(self, instruction):
+        """`f(**a, **b)`: a repeated key is a TypeError."""
+        extra = self.pop()
+        target, function = self.stack[-instruction.arg].realize(), self.stack[-instruction.arg - 2].realize()
+        if not self.is_mapping(extra):
+            kind = type_name(extra.python_type())
+            self.raise_observed(TypeError, f"{function_text(function)} argument after ** must be a mapping, not {kind}")
+        for key in extra.call_method(self, "keys", [], {}).unpack(self):
+            if self.truth(target.call_method(self, "__contains__", [key], {})):
+                name = key.as_python_constant()
+                text = f"{function_text(function)} got multiple values for keyword argument '{name}'"
+                self.raise_observed(TypeError, text)
+        target.call_method(self, "update", [extra], {})
+
+    def LIST_TO_TUPLE(self, instruction):
+        self.push(self.build_tuple(self.pop().unpack(self)))
+
+    def UNPACK_SEQUENCE(self, instruction):
+        count = instruction.arg
+        items = self.unpack_target(count + 1)
+        if len(items) != count:
+            few = f"not enough values to unpack (expected {count}, got {len(items)})"
+            self.raise_observed(
+                ValueError, few if len(items) < count else f"too many values to unpack (expected {count})"
+            )
+        self.stack.extend(reversed(items))
+
+    def unpack_target(self, at_most):
+        """The elements of the top of the stack; of an iterator no more than are asked for."""
+        value = self.pop()
+        cls = value.python_type()
+        if not type_lookup(cls, "__iter__") and not type_lookup(cls, "__getitem__"):
+            self.raise_observed(TypeError, f"cannot unpack non-iterable {type_name(cls)} object")
+        if type(value).unpack is not VariableTracker.unpack:  # nobody sees how far a container was read
+            return value.unpack(self)
+        iterator = value.iterate(self).realize()
+        return list(itertools.islice(iter(lambda: next_or_none(self, iterator), None), at_most))
+
+    def UNPACK_EX(self, instruction):
+        before, after = instruction.arg & 255, instruction.arg >> 8
+        items = self.unpack_target(None)
+        if len(items) < before + after:
+            text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
+            self.raise_observed(ValueError, text)
+        end = len(items) - after
+        self.stack.extend(reversed([*items[:before], self.build_list(items[before:end]), *items[end:]]))

@@ -1,0 +1,60 @@
+"""What CPython says where a value cannot do what is asked of it, in the words of the running version.
+
+Goes in: a function written in C, and the trackers of its operands.  Comes out: the exception of the captured program.
+The function is really called, on objects that can as little and whose classes have the same names.
+PyTorch has no such file: torch.compile leaves the frame to eager there.  Taught in chapter 06.
+"""
+
+import collections
+import operator
+
+from .base import type_name, unsupported
+from .constant import as_observed
+from .descriptors import type_lookup
+
+OWN_WORDS = (int, str, bytes, bytearray, list, tuple, collections.deque)  # they say by themselves what they cannot add
+
+
+def stand_in(cls, **namespace):
+    """An object that can nothing, of a class with this one's name."""
+    base = next((base for base in OWN_WORDS if issubclass(cls, base)), object)
+    return type(type_name(cls), (base,), {"__slots__": (), **namespace})()
+
+
+def check_index(tx, sequence, index):
+    """Whatever stands in `sequence[index]`: the sequence says what it wants there."""
+    cls = index.python_type()
+    if cls is not slice and not hasattr(cls, "__index__"):
+        with as_observed(tx):
+            operator.getitem(sequence.empty(), stand_in(cls))
+
+
+def refuse_attribute(tx, function, cls, name, *value):
+    """Setting or deleting: the object has no `__dict__`, and what its class has is none that can be set."""
+    found = type_lookup(cls, name)
+    with as_observed(tx):
+        function(stand_in(cls, **({} if found is None else {name: None})), name, *value)
+
+
+def refuse(tx, function, *operands):
+    """None of the operands can do it."""
+    with as_observed(tx):
+        function(*(stand_in(operand.python_type()) for operand in operands))
+    unsupported("builtin on an unknown value", f"{function.__name__} of {', '.join(map(str, operands))}")
+
+
+def is_iterable(cls):
+    """What `iter()` accepts."""
+    return any(name in vars(base) for base in cls.__mro__ for name in ("__iter__", "__getitem__"))
+
+
+def function_text(function):
+    """How the interpreter names a function that is called with wrong arguments: `module.function()`."""
+    name = getattr(function, "function_name", None)
+    module = getattr(function, "globals_dict", {}).get("__name__")
+    if name is None and function.is_python_constant():
+        value = function.as_python_constant()
+        name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
+    if name is None:
+        unsupported("builtin on an unknown value", f"{function} is called with wrong arguments")
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"

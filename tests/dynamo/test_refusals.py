@@ -1,0 +1,84 @@
+"""What values cannot do, in CPython's words: every operator and builtin on objects of many classes, with right operands
+and wrong ones."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import math
+import operator
+import types
+
+import pytest
+import torch
+from fuzz import builtin_classes, classes, prelude
+
+import minicompile
+
+NAMESPACE = {
+    **{name: getattr(classes, name) for name in (*classes.__all__, *builtin_classes.__all__)},
+    **{name: getattr(prelude, name) for name in ("Box", "Pair", "Color", "Failure", "countdown", "Record")},
+    **dict(collections=collections, contextlib=contextlib, functools=functools, math=math, operator=operator),
+    **dict(torch=torch, types=types, dataclasses=dataclasses),
+}
+MAKERS = """
+Point(n) ; Tagged(n) ; Frozen(n) ; Perm.READ ; Row(n, 1) ; Table({1: 2}) ; Couple(n, 1) ; Word(n) ; Number(n) ; Money(n)
+Chain(n) ; Sealed(n) ; Box(n) ; Box ; 5 ; 'text' ; [1, 2] ; {'k': 1} ; {1, 2} ; None ; iter([1]) ; range(n) ; slice(n)
+collections.deque([1]) ; functools.partial(int, 1) ; types.SimpleNamespace(value=n) ; torch.Size([n, 1]) ; object()
+"""
+EXPRESSIONS = """
+i + n ; n + i ; i + i ; 'a' + i ; i - n ; i * 2 ; 2 * i ; 'ab' * i ; i * i ; i ** 2 ; i @ i ; i | i ; divmod(n, i)
+i < n ; n >= i ; operator.iadd(i, n) ; operator.isub(i, i) ; operator.concat(i, i) ; -i ; abs(i) ; round(i) ; int(i)
+len(i) ; list(reversed(i)) ; list(i)[:2] ; next(i) ; i[0] ; i['k'] ; i[:1] ; [1, 2][i:] ; (1, 2)[i] ; 'ab'[i]
+range(3)[i] ; collections.deque([1])[i] ; n in i ; i(n) ; vars(i) ; [*i][:2] ; len([n, *i]) ; max(*i, n) ; dict(**i)
+{**i} ; ''.join(i) ; functools.reduce(operator.add, i) ; functools.partial(i, 1) and 1 ; isinstance(n, i) ; dict(i)
+{1, i} & {i} ; [].index(i) ; {}[i] ; setattr(i, 'fresh', n) ; delattr(i, 'stale') ; operator.setitem(i, 0, n) ; sum(i)
+"""
+
+
+def rows(text):
+    return [row.strip() for line in text.strip().splitlines() for row in line.split(" ; ")]
+
+
+def observed(function, maker):
+    try:
+        result = function(NAMESPACE[maker](2), 2, torch.ones(2))
+    except Exception as error:
+        return type(error), [str(argument).split(" at 0x")[0] for argument in error.args], error.__cause__
+    return type(result), str(result).split(" at 0x")[0]
+
+
+for _maker in rows(MAKERS):
+    NAMESPACE[_maker] = eval(f"lambda n: {_maker}", NAMESPACE)
+
+
+@pytest.mark.parametrize("expression", rows(EXPRESSIONS))
+def test_an_operation_on_objects_of_every_kind(expression):
+    source = f"def program(i, n, x):\n    result = {expression}\n    return result, x + 1"
+    for maker in rows(MAKERS):
+        namespace = dict(NAMESPACE)
+        exec(source, namespace)
+        minicompile.reset()
+        compiled = minicompile.compile(namespace["program"], backend="eager")
+        assert observed(compiled, maker) == observed(namespace["program"], maker), maker
+
+
+@pytest.mark.parametrize("thing", ["n", "Box", "Record", "None", "'text'", "Color.RED"])
+def test_what_is_raised_must_be_an_exception(thing):
+    for statement in (f"raise {thing}", f"raise Failure(n) from {thing}", f"next(g := countdown(2)), g.throw({thing})"):
+        namespace = dict(NAMESPACE)
+        exec(f"def program(i, n, x):\n    y = x + 1\n    {statement}\n    return y", namespace)
+        minicompile.reset()
+        compiled = minicompile.compile(namespace["program"], backend="eager")
+        assert observed(compiled, "5") == observed(namespace["program"], "5"), statement
+
+
+def test_a_generator_keeps_its_name_across_a_break():
+    def program(x):
+        generator = prelude.countdown(3)
+        first = next(generator) + x
+        minicompile.graph_break()
+        return first, generator, list(generator)
+
+    _, generator, rest = minicompile.compile(program, backend="eager")(torch.ones(2))
+    assert (generator.__name__, generator.__qualname__, rest) == ("countdown", "countdown", [2, 1])
