@@ -34,6 +34,7 @@ setup(
         Extension(
             "minicompile.dynamo._eval_frame",
             ["minicompile/dynamo/_eval_frame.c"],
+            depends=["minicompile/dynamo/_cpython_frames.h", "minicompile/dynamo/_frame_cache.h"],
             extra_compile_args=[*COMMON, "-std=c11"],
         ),
         Extension(

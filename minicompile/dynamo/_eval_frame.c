@@ -16,161 +16,21 @@
  * While the callback or a guard runs, the hook is off on that thread.  Guards are hidden from sys.settrace and
  * profilers, so that a user who steps into a compiled function does not see them; the callback (the compiler) is not.
  *
- * The cache belongs to the code object and dies with it, but the garbage collector does not look into code objects:
- * what an entry's guard and constants hold strongly (a model, say) must not lead back to the code, or it never dies.
- * Hold such things weakly, and `invalidate` the entry when they go.  While the hook is installed CPython keeps a call's
- * arguments alive until the call returns, and calls of Python functions are slower: so it is only on during a `call`.
+ * While the hook is installed CPython keeps a call's arguments alive until the call returns, and calls of Python
+ * functions are slower: so it is only on during a `call`.
  *
- * Mirrors torch/csrc/dynamo/eval_frame.c, extra_state.cpp and cpython_defs.c.  Taught in chapter 01. */
-#define _GNU_SOURCE /* pthread_getattr_np */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#ifdef __linux__
-#include <pthread.h>
-#endif
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000 || defined(Py_GIL_DISABLED)
-#error "minicompile supports CPython 3.11, 3.12 and 3.13 (with the GIL)"
-#endif
-#define Py_BUILD_CORE 1
-#undef _PyGC_FINALIZED /* 3.12: clashes with pycore_gc.h */
-#include "internal/pycore_frame.h"
-#if PY_VERSION_HEX >= 0x030D0000
-#include "internal/pycore_ceval.h" /* _PyEval_FrameClearAndPop (exported) */
-#endif
-#undef Py_BUILD_CORE
-
-/* ---- what differs between versions ------------------------------------------------------------------------- */
-#if PY_VERSION_HEX >= 0x030C0000 /* 3.12 renamed the co_extra API */
-#define _PyCode_SetExtra PyUnstable_Code_SetExtra
-#define _PyEval_RequestCodeExtraIndex PyUnstable_Eval_RequestCodeExtraIndex
-#define F_FUNC(f) ((PyFunctionObject *)(f)->f_funcobj)
-#define FRAME_SIZE(c) ((c)->co_framesize)
-#else
-#define F_FUNC(f) ((f)->f_func)
-#define FRAME_SIZE(c) ((c)->co_nlocalsplus + (c)->co_stacksize + (int)FRAME_SPECIALS_SIZE)
-#endif
-#if PY_VERSION_HEX >= 0x030D0000
-#define F_CODE(f) ((PyCodeObject *)(f)->f_executable)
-#define F_SET_CODE(f, c) ((f)->f_executable = (PyObject *)(c))
-#define F_REWIND(f, c) ((f)->instr_ptr = _PyCode_CODE(c))
-#else
-#define F_CODE(f) ((f)->f_code)
-#define F_SET_CODE(f, c) ((f)->f_code = (c))
-#define F_REWIND(f, c) ((f)->prev_instr = _PyCode_CODE(c) - 1)
-#endif
-
-/* Discard a frame that never started.  3.11: nothing, our caller clears and pops it.  3.12 and later: it is our task,
- * as it is RETURN_VALUE's. */
-static void
-drop_frame(PyThreadState *ts, _PyInterpreterFrame *f)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    _PyEval_FrameClearAndPop(ts, f);
-#elif PY_VERSION_HEX >= 0x030C0000
-    /* clear_thread_frame(), which 3.12 does not export; frame_obj is NULL */
-    ts->c_recursion_remaining--;
-    for (int i = 0; i < f->stacktop; i++)
-        Py_XDECREF(f->localsplus[i]);
-    Py_XDECREF(f->f_locals);
-    Py_DECREF(f->f_funcobj);
-    Py_DECREF(f->f_code);
-    ts->c_recursion_remaining++;
-    /* _PyThreadState_PopFrame() */
-    PyObject **base = (PyObject **)f;
-    _PyStackChunk *chunk = ts->datastack_chunk;
-    if (base == &chunk->data[0]) {
-        _PyStackChunk *previous = chunk->previous;
-        PyObjectArenaAllocator arena;
-        PyObject_GetArenaAllocator(&arena);
-        ts->datastack_top = &previous->data[previous->top];
-        ts->datastack_chunk = previous;
-        ts->datastack_limit = (PyObject **)((char *)previous + previous->size);
-        arena.free(arena.ctx, chunk, chunk->size);
-    }
-    else {
-        ts->datastack_top = base;
-    }
-#else
-    (void)ts;
-    (void)f;
-#endif
-}
+ * Mirrors torch/csrc/dynamo/eval_frame.c.  Taught in chapter 01. */
+#include "_frame_cache.h"
 
 /* ---- state ------------------------------------------------------------------------------------------------- */
-/* A cache entry is a 4-tuple; a cache is a tuple of entries.  An entry serves only the callback that made it: one
- * function may be compiled with several backends. */
-enum { E_GUARD, E_CODE, E_FLAT, E_CALLBACK };
-#define SKIP ((PyObject *)1)      /* co_extra value: leave this code alone */
-#define KIND (CO_OPTIMIZED | CO_NEWLOCALS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
-#define PLAIN_FUNCTION (CO_OPTIMIZED | CO_NEWLOCALS)
-
 static _Thread_local PyObject *tls_callback; /* strong reference; NULL = off */
-static _Thread_local char *tls_stack_low;    /* lowest address of the C stack, NULL = unknown */
-static _Thread_local int tls_stack_known;
 static _Thread_local PyObject *tls_handed_over; /* list of a call's arguments, emptied once their frame holds them */
-static Py_ssize_t extra_index = -1;
 static int n_active; /* threads with a callback: while it is above 0 the hook is installed */
 static int always_call;
 static _PyFrameEvalFunction previous_eval;
 static _PyFrameEvalFunction covering; /* a tool that was installed over the hook: frames reach the hook through it */
 
-static void
-extra_free(void *p) /* CPython calls this with NULL too */
-{
-    if (p != NULL && p != SKIP)
-        Py_DECREF((PyObject *)p);
-}
-
-static inline PyObject * /* borrowed: NULL, SKIP or the tuple of entries */
-cache_of(PyCodeObject *co)
-{
-    /* _PyCodeObjectExtra of codeobject.c.  Read in place: for a frame that we do not want, the call of
-     * _PyCode_GetExtra would take as long as all else that the hook does. */
-    struct { Py_ssize_t size; void *items[]; } *extra = co->co_extra;
-    return extra != NULL && extra_index < extra->size ? extra->items[extra_index] : NULL;
-}
-
-/* Steals value.  The old entries die only after the new value stands: their destructors may look at this cache. */
-static int
-set_cache(PyCodeObject *co, PyObject *value)
-{
-    PyObject *old = cache_of(co);
-    if (old != SKIP)
-        Py_XINCREF(old);
-    int result = _PyCode_SetExtra((PyObject *)co, extra_index, value);
-    extra_free(result < 0 ? value : NULL);
-    extra_free(old);
-    return result;
-}
-
-static inline int /* slots at the front of localsplus that are arguments */
-count_args(PyCodeObject *co)
-{
-    return co->co_argcount + co->co_kwonlyargcount + !!(co->co_flags & CO_VARARGS)
-        + !!(co->co_flags & CO_VARKEYWORDS);
-}
-
-/* ---- C stack -------------------------------------------------------------------------------------------------
- * With a custom eval function each Python call nests C calls.  3.11 does not count those, so a large recursion limit
- * overflows the C stack; 3.12 and 3.13 count 2 units a call against a small limit, so that plain recursion fails at
- * depth 750.  So we compare the stack's address with its bounds ourselves, and give the units back. */
-#define STACK_RESERVE (256 * 1024)
-static void
-find_stack_bounds(void)
-{
-    tls_stack_known = 1;
-#ifdef __linux__
-    pthread_attr_t attr;
-    void *address;
-    size_t size;
-    if (pthread_getattr_np(pthread_self(), &attr) != 0)
-        return;
-    if (pthread_attr_getstack(&attr, &address, &size) == 0 && size > 2 * STACK_RESERVE)
-        tls_stack_low = address;
-    pthread_attr_destroy(&attr);
-#endif
-}
-
+/* ---- running a replacement ----------------------------------------------------------------------------------- */
 static inline PyObject *
 run_default(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
 {
@@ -185,7 +45,6 @@ run_default(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
 #endif
 }
 
-/* ---- running a replacement ----------------------------------------------------------------------------------- */
 static int
 morph(PyThreadState *ts, _PyInterpreterFrame *f, PyCodeObject *new)
 {
@@ -257,62 +116,6 @@ run_continuations(_PyInterpreterFrame *f, PyObject *result)
 }
 
 /* ---- the cache ----------------------------------------------------------------------------------------------- */
-static PyObject * /* new tuple: `first` (may be NULL), then the entries of `rest` (may be NULL or SKIP) but `without` */
-rebuild(PyObject *first, PyObject *rest, PyObject *without)
-{
-    Py_ssize_t n = rest != NULL && rest != SKIP ? PyTuple_GET_SIZE(rest) : 0, size = first != NULL;
-    for (Py_ssize_t i = 0; i < n; i++)
-        size += PyTuple_GET_ITEM(rest, i) != without;
-    PyObject *all = PyTuple_New(size);
-    if (all == NULL)
-        return NULL;
-    Py_ssize_t k = 0;
-    if (first != NULL)
-        PyTuple_SET_ITEM(all, k++, Py_NewRef(first));
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (PyTuple_GET_ITEM(rest, i) != without)
-            PyTuple_SET_ITEM(all, k++, Py_NewRef(PyTuple_GET_ITEM(rest, i)));
-    return all;
-}
-
-static PyObject * /* the new code with every argument a plain positional one; marked, so that it is never asked for */
-flatten(PyObject *code)
-{
-    PyCodeObject *co = (PyCodeObject *)code;
-    PyObject *flat = NULL, *none = PyTuple_New(0), *replace = PyObject_GetAttrString(code, "replace");
-    PyObject *changes = Py_BuildValue("{s:i,s:i,s:i,s:i}", "co_argcount", count_args(co), "co_posonlyargcount",
-                                      count_args(co), "co_kwonlyargcount", 0, "co_flags",
-                                      co->co_flags & ~(CO_VARARGS | CO_VARKEYWORDS));
-    if (none != NULL && replace != NULL && changes != NULL)
-        flat = PyObject_Call(replace, none, changes);
-    if (flat != NULL && set_cache((PyCodeObject *)flat, SKIP) < 0)
-        Py_CLEAR(flat);
-    Py_XDECREF(none);
-    Py_XDECREF(replace);
-    Py_XDECREF(changes);
-    return flat;
-}
-
-static PyObject * /* new reference to the new entry */
-add_entry(PyCodeObject *co, PyObject *code, PyObject *guard, PyObject *callback)
-{
-    PyCodeObject *new = (PyCodeObject *)code;
-    if (!PyCode_Check(code) || count_args(new) != count_args(co) || new->co_nfreevars != co->co_nfreevars
-            || ((new->co_flags ^ co->co_flags) & KIND))
-        return PyErr_Format(PyExc_TypeError, "replacement code does not fit %R", co);
-    PyObject *flat = flatten(code);
-    if (flat == NULL || set_cache(new, SKIP) < 0) {
-        Py_XDECREF(flat);
-        return NULL;
-    }
-    PyObject *entry = PyTuple_Pack(4, guard, code, flat, callback);
-    Py_DECREF(flat);
-    PyObject *all = entry != NULL ? rebuild(entry, cache_of(co), NULL) : NULL;
-    if (all == NULL || set_cache(co, all) < 0)
-        Py_CLEAR(entry);
-    return entry;
-}
-
 enum { FEW = 16 };
 
 static PyObject * /* new reference to the entry whose guard holds; NULL without an exception when there is none */
@@ -376,12 +179,6 @@ ask_callback(PyCodeObject *co, _PyInterpreterFrame *f, PyObject *callback)
 
 /* ---- the hook ------------------------------------------------------------------------------------------------ */
 static PyObject *swap_callback(PyObject *);
-
-static inline int
-stack_is_short(void) /* unsigned: false on a foreign stack (fibers) and while tls_stack_low is NULL */
-{
-    return (size_t)((char *)__builtin_frame_address(0) - tls_stack_low) < STACK_RESERVE;
-}
 
 static PyObject * __attribute__((noinline)) /* so that eval_hook has few registers to save */
 consider(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
@@ -478,69 +275,6 @@ py_call(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
     Py_XDECREF(swap_callback(old));
     return result;
-}
-
-static int
-is_code(PyObject *o)
-{
-    if (!PyCode_Check(o))
-        PyErr_SetString(PyExc_TypeError, "expected a code object");
-    return PyCode_Check(o);
-}
-
-static PyObject *
-py_skip(PyObject *module, PyObject *code)
-{
-    if (!is_code(code) || set_cache((PyCodeObject *)code, SKIP) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-py_reset(PyObject *module, PyObject *code)
-{
-    if (!is_code(code) || set_cache((PyCodeObject *)code, NULL) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-py_entries(PyObject *module, PyObject *code)
-{
-    PyObject *result = is_code(code) ? PyList_New(0) : NULL;
-    if (result == NULL)
-        return NULL;
-    PyObject *cache = cache_of((PyCodeObject *)code);
-    for (Py_ssize_t i = 0; cache != NULL && cache != SKIP && i < PyTuple_GET_SIZE(cache); i++) {
-        PyObject *entry = PyTuple_GET_ITEM(cache, i);
-        PyObject *pair = PyTuple_Pack(2, PyTuple_GET_ITEM(entry, E_GUARD), PyTuple_GET_ITEM(entry, E_CODE));
-        int failed = pair == NULL || PyList_Append(result, pair) < 0;
-        Py_XDECREF(pair);
-        if (failed) {
-            Py_DECREF(result);
-            return NULL;
-        }
-    }
-    return result;
-}
-
-static PyObject *
-py_invalidate(PyObject *module, PyObject *args)
-{
-    PyObject *code, *guard;
-    if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &guard))
-        return NULL;
-    PyObject *cache = cache_of((PyCodeObject *)code);
-    for (Py_ssize_t i = 0; cache != NULL && cache != SKIP && i < PyTuple_GET_SIZE(cache); i++) {
-        PyObject *entry = PyTuple_GET_ITEM(cache, i);
-        if (PyTuple_GET_ITEM(entry, E_GUARD) != guard)
-            continue;
-        PyObject *rest = PyTuple_GET_SIZE(cache) > 1 ? rebuild(NULL, cache, entry) : NULL;
-        if (PyErr_Occurred() || set_cache((PyCodeObject *)code, rest) < 0)
-            return NULL;
-        Py_RETURN_TRUE;
-    }
-    Py_RETURN_FALSE;
 }
 
 static PyObject *
