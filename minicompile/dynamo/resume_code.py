@@ -85,10 +85,10 @@ def resume_code(original, place, bound, local_names, callee=None):
     table = _resume_codes.get(original)
     if table is None:
         table = _resume_codes.set(original, {})
-    key = (place, bound, local_names, callee)
+    key = (place, bound, local_names, id(callee))  # code objects compare by value
     if key not in table:
-        table[key] = _make_resume_code(original, place, bound, local_names, callee)
-    return table[key]
+        table[key] = *_make_resume_code(original, place, bound, local_names, callee), callee
+    return table[key][:2]
 
 
 def _make_resume_code(original, place, bound, local_names, callee):
