@@ -109,6 +109,8 @@ class SymbolicSizes:
         """Whether an int becomes a symbol.  In a loop 0 and 1 do too: the next round has another."""
         if type(value) is not int or any(isinstance(place, AttrSource) for place in path_of(source)):
             return False  # a number that an object keeps is its configuration
+        if value.bit_length() > 63:
+            return False  # no backend has a number for it
         changing = self.history.note(source, [value])[0] is CHANGING
         wanted = changing if self.dynamic is None else self.dynamic
         return wanted and (value not in (0, 1) or source in self.varying)

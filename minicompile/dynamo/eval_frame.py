@@ -4,6 +4,7 @@ Goes in: the hook's question `(code, function, arguments)`.  Comes out: `(new co
 time) or False (never ask again).  Mirrors `torch/_dynamo/eval_frame.py` and `convert_frame.py`.  Taught in chapter 01.
 """
 
+import builtins
 import collections
 import contextlib
 import dataclasses
@@ -96,6 +97,8 @@ def convert_frame(options, code, function, arguments):
         return None  # another compiler is tracing us
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return None  # a function transform that was left to eager
+    if type(function.__globals__) is not dict or builtins_were_replaced():
+        return None
     if not concerns_tensors(code, function, arguments):
         return None
     with _lock:
@@ -114,6 +117,24 @@ def convert_frame(options, code, function, arguments):
                 record.counters["recompiles"] += 1
                 record.log("recompiles", "%s recompiles: %s", code.co_qualname, reason)
             return compile_frame(options, code, function, arguments, state, entry)
+
+
+REPLACEABLE = {"_", "breakpoint", "copyright", "credits", "exit", "help", "input", "license", "open", "print", "quit"}
+OWN_BUILTINS = {name: value for name, value in vars(builtins).items() if name not in REPLACEABLE}
+
+
+BUILTINS_NOW = vars(builtins)
+
+
+def builtins_were_replaced(now=BUILTINS_NOW, own=OWN_BUILTINS):
+    """Whether `builtins.len` or its like is another one now: the compiler itself cannot work then."""
+    for name in now:
+        if type(name) is not str:  # its `==` may do anything
+            return True
+    for name in own:
+        if name not in now or now[name] is not own[name]:
+            return True
+    return False
 
 
 TORCH_DISABLED = "DisableContext.__call__.<locals>._fn"  # what `torch.compiler.disable(fn)` returns

@@ -113,3 +113,8 @@ GLOBAL_HOOKS = (  # of all modules
 def no_global_hooks():
     """No hook that is registered for all modules."""
     return not any(GLOBAL_HOOKS)
+
+
+def spelled(value, text=repr):
+    """For reports: its text; a huge number has no decimal one."""
+    return hex(value) if type(value) is int and value.bit_length() > 1000 else text(value)

@@ -26,6 +26,7 @@ from .guard_checks import (
     same_constant,
     same_keys,
     slot_is_unset,
+    spelled,
     tensor_matches,
     tensor_properties,
 )
@@ -51,18 +52,18 @@ PLAIN_CALL = """not ((d := {s}.__dict__)["_forward_hooks"] or d["_forward_pre_ho
 GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
     "is": GuardKind("{s} is {e}", "{n} is {t}", 1),
-    "equals": GuardKind("({s} is {e} or same_constant({s}, {e}))", "{n} == {e!r}", 2),
-    "truth": GuardKind("bool({s}) is {e}", "bool({n}) is {e!r}", 2, bool),
-    "length": GuardKind("len({s}) == {e}", "len({n}) == {e!r}", 1, len),
+    "equals": GuardKind("({s} is {e} or same_constant({s}, {e}))", "{n} == {r}", 2),
+    "truth": GuardKind("bool({s}) is {e}", "bool({n}) is {r}", 2, bool),
+    "length": GuardKind("len({s}) == {e}", "len({n}) == {r}", 1, len),
     "keys": GuardKind("same_keys({s}, {e})", "list({n}) == {k}", 4, list),
-    "has_key": GuardKind("{e} in {s}", "{e!r} in {n}", 2),
-    "lacks_key": GuardKind("{e} not in {s}", "{e!r} not in {n}", 2),
-    "lacks_attribute": GuardKind("{e} not in {s}.__dict__", "{e!r} not in {n}.__dict__", 2),
+    "has_key": GuardKind("{e} in {s}", "{r} in {n}", 2),
+    "lacks_key": GuardKind("{e} not in {s}", "{r} not in {n}", 2),
+    "lacks_attribute": GuardKind("{e} not in {s}.__dict__", "{r} not in {n}.__dict__", 2),
     "present": GuardKind("True", "{n} exists", 1),
-    "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {e!r})", 2),
+    "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {r})", 2),
     "slot_unset": GuardKind("slot_is_unset({s}, {e})", "{t} is not set on {n}", 3),
     "code": GuardKind("{s}.__code__ is {e}", "{n}.__code__ is {t}", 2, lambda f: getattr(f, "__code__", f)),
-    "iterator_state": GuardKind("{s}.__reduce__()[-1] == {e}", "position of {n} is {e!r}", 6),
+    "iterator_state": GuardKind("{s}.__reduce__()[-1] == {e}", "position of {n} is {r}", 6),
     "no_hooks": GuardKind("has_no_hooks({s})", "{n} has no hooks", 3, lambda m: "hooks set"),
     "plain_call": GuardKind(
         PLAIN_CALL, "{n} has no hooks and no forward of its own", 3, lambda m: "hooks or forward set"
@@ -84,11 +85,15 @@ class Guard:
     def __str__(self):
         row, name = GUARD_KINDS[self.kind], self.source.name
         expected = self.expected
-        title = getattr(expected, "__qualname__", None) or getattr(expected, "co_name", None) or reprlib.repr(expected)
+        title = (
+            getattr(expected, "__qualname__", None)
+            or getattr(expected, "co_name", None)
+            or spelled(expected, reprlib.repr)
+        )
         keys = (
             [k if isinstance(k, INLINE_VALUES) else type(k).__name__ for k in expected] if self.kind == "keys" else ""
         )
-        text = row.text.format(n=name, e=expected, t=title, k=keys, p=describe_tensor(expected, self.kind))
+        text = row.text.format(n=name, r=spelled(expected), t=title, k=keys, p=describe_tensor(expected, self.kind))
         return text
 
     def __repr__(self):
@@ -241,7 +246,7 @@ class GuardFailure:
 
     def __str__(self):
         where = f" ({self.user_location})" if self.user_location else ""
-        return f"{self.what}: was {self.old!r}, is {self.new!r}{where}"
+        return f"{self.what}: was {spelled(self.old)}, is {spelled(self.new)}{where}"
 
 
 def tensor_difference(guard, properties):

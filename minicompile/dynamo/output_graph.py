@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import linecache
+import operator
 import sys
 
 import torch
@@ -114,6 +115,8 @@ class OutputGraph:
     def create_node(self, op, target, args=(), kwargs=None):
         """Add a graph operation and note the user's line on it."""
         args, kwargs = fx.map_arg((args, kwargs or {}), lambda node: nested_graphs.local_node(self, node))
+        if target is operator.pow and repr(args[0]).startswith("-"):  # FX writes the operator: `-2 ** x` is `-(2 ** x)`
+            args = (self.create_node("call_function", operator.neg, (-args[0],)), *args[1:])
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta["stack_trace"] = self.stack_trace
         return node

@@ -102,9 +102,10 @@ def _make_resume_code(original, place, bound, local_names, callee):
         call = body[place - 1].copy()
         call.opname, call.arg, call.argval = "CALL_FUNCTION_EX", None, False
         prologue += [*last_loads(CALLEE), call]
-    if place > 0 and body[place - 1].opname == "YIELD_VALUE":  # stop at once, where `throw` finds the same handlers
-        prologue += [Instruction("LOAD_CONST", None, None), body[place - 1].copy()]
-    prologue.append(Instruction("JUMP", None, body[place]))
+    stops_at_once = place > 0 and body[place - 1].opname == "YIELD_VALUE"  # where `throw` finds what stands around it
+    if stops_at_once:
+        prologue.append(Instruction("LOAD_CONST", None, None))
+    prologue.append(Instruction("JUMP", None, body[place - stops_at_once]))
     line = instructions[place if callee is None else place - 1].line or original.co_firstlineno
     _placed_at(prologue, line)
     kept = reachable(prologue + body)

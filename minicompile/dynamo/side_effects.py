@@ -30,6 +30,7 @@ class SideEffects:
         self.new_objects = set()  # trackers of objects that capture made
         self.mutated_containers = set()
         self.globals = {}  # (id of globals dict, name) -> (globals source, name, tracker or DELETED)
+        self.activity = 0  # grows with each change of anything, and with each look at what capture has changed before
         self.modes = {}  # setter -> (restore arguments, current arguments)
         self.function_modes = []  # trackers of the torch function modes that are on now, outermost first
         self.first_function_modes = ()  # those that were on when the frame was entered
@@ -40,6 +41,7 @@ class SideEffects:
 
     def mutated(self, tracker):
         """Call before a container tracker's contents change in place."""
+        self.activity += 1
         if tracker.source is not None and tracker not in self.mutated_containers:
             self.mutated_containers.add(tracker)
             self._touch(tracker)
@@ -54,6 +56,7 @@ class SideEffects:
         self.attributes.setdefault(tracker, {})
 
     def store_attr(self, tracker, name, value):
+        self.activity += 1
         self.attributes.setdefault(tracker, {})[name] = value
         if tracker not in self.new_objects:
             self._touch(tracker)
@@ -63,7 +66,9 @@ class SideEffects:
 
     def load_attr(self, tracker, name):
         """The pending value, DELETED, or None where nothing was written."""
-        return self.attributes.get(tracker, {}).get(name)
+        pending = self.attributes.get(tracker, {}).get(name)
+        self.activity += pending is not None and tracker not in self.new_objects
+        return pending
 
     def pending_attributes(self, tracker):
         return self.attributes.get(tracker, {})
@@ -75,13 +80,17 @@ class SideEffects:
             self.store_attr(cell, "cell_contents", value)
 
     def load_cell(self, cell):
-        return self.load_attr(cell, "cell_contents")
+        pending = self.load_attr(cell, "cell_contents")
+        self.activity += pending is not None
+        return pending
 
     def store_global(self, globals_dict, name, source, value):
+        self.activity += 1
         self.globals[id(globals_dict), name] = (source, name, value)
 
     def load_global(self, globals_dict, name):
         entry = self.globals.get((id(globals_dict), name))
+        self.activity += entry is not None
         return entry[2] if entry is not None else None
 
     def set_mode(self, setter, before, after):

@@ -76,9 +76,11 @@ class UnboundVariable(LazyVariable):
 class InstructionTranslatorBase(Opcodes, TranslatorServices):
     """One frame being run: instructions, a stack of trackers, locals and cells by name."""
 
-    def __init__(self, output, code, globals_dict, globals_source, local_variables, cells, parent=None):
+    def __init__(self, output, code, namespaces, globals_source, local_variables, cells, parent=None):
+        """namespaces: the dicts of the function's globals and builtins."""
         self.output, self.side_effects = output, output.side_effects
-        self.code, self.globals_dict, self.globals_source = code, globals_dict, globals_source
+        self.code, self.globals_source = code, globals_source
+        self.globals_dict, self.builtins_dict = namespaces
         self.instructions, self.index_of = instructions_of(code)
         self.arguments, self.locals, self.cells = local_variables, dict(local_variables), dict(cells)
         self.stack = []
@@ -257,7 +259,8 @@ class InliningInstructionTranslator(InstructionTranslatorBase):
         cells = dict(zip(code.co_freevars, function.cells(parent)))
         same_globals = function.globals_dict is parent.output.function.__globals__
         source = None if same_globals else parent.globals_source_of(function.globals_dict)
-        super().__init__(parent.output, code, function.globals_dict, source, arguments, cells, parent)
+        namespaces = function.globals_dict, function.builtins_dict
+        super().__init__(parent.output, code, namespaces, source, arguments, cells, parent)
         self.function = function
 
     def run_prologue(self):
@@ -288,7 +291,7 @@ class InstructionTranslator(InstructionTranslatorBase):
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
             cells[name] = output.remember(cell, CellVariable(frame_contents(output, cell, name), None, name))
         output.root_cells, output.current_translator = cells, self
-        super().__init__(output, code, function.__globals__, None, local_variables, cells)
+        super().__init__(output, code, (function.__globals__, function.__builtins__), None, local_variables, cells)
         self.function = function
         output.break_at = break_at
         self.side_effects.function_modes = existing_modes(output, function_modes)

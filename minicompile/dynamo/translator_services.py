@@ -4,7 +4,6 @@ Goes in: Python values and trackers.  Comes out: trackers.  Mirrors the helper m
 `torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
 """
 
-import builtins
 import operator
 
 from .. import errors
@@ -58,18 +57,25 @@ class TranslatorServices:
         if self.output.known(self.globals_dict) in self.side_effects.mutated_containers:
             unsupported("introspection", f"the global `{name}` is read after globals() was changed as a dict")
         pending = self.side_effects.load_global(self.globals_dict, name)
-        if pending is not None:
-            if pending is self.side_effects.DELETED:
-                self.raise_observed(NameError, f"name '{name}' is not defined")
+        if pending is not None and pending is not self.side_effects.DELETED:
             return pending
-        if name in self.globals_dict:
+        if name in self.globals_dict and pending is None:
             return self.output.lazy(self.globals_dict[name], self.global_source(name))
-        namespace = self.globals_dict.get("__builtins__", builtins)
-        table = namespace if isinstance(namespace, dict) else vars(namespace)
-        self.output.guard("lacks_key", self.globals_of_frame(), name)
-        if name not in table:
+        if pending is None:
+            self.output.guard("lacks_key", self.globals_of_frame(), name)
+        return self.load_builtin(name)
+
+    def load_builtin(self, name):
+        pending = self.side_effects.load_global(self.builtins_dict, name)
+        source = ConstantSource(self.builtins_dict, "__builtins__")
+        if pending is None and name in self.builtins_dict:
+            self.output.guard("is", ItemSource(source, name), self.builtins_dict[name])
+            return self.build(self.builtins_dict[name])
+        if pending is None:
+            self.output.guard("lacks_key", source, name)
+        if pending is None or pending is self.side_effects.DELETED:
             self.raise_observed(NameError, f"name '{name}' is not defined")
-        return self.build(table[name])
+        return pending
 
     def globals_of_frame(self):
         return self.globals_source or self.globals_source_of(self.globals_dict)

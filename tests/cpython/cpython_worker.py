@@ -8,6 +8,7 @@ child crashes or hangs, the test that it was in has that as its outcome, and ano
 
 import collections
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -22,6 +23,8 @@ import time
 import traceback
 import unittest
 import warnings
+
+import torch
 
 import minicompile
 from minicompile import config, record
@@ -239,9 +242,17 @@ def read_events(text, result):
     return open_test, done
 
 
+def warm_up():
+    """What the first capture imports, and what the collector need not look at again, is done once for all children."""
+    minicompile.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+    gc.collect()
+    gc.freeze()
+
+
 def main():
     """Reads one JSON request a line from standard input, answers one JSON line each."""
     out = os.fdopen(os.dup(1), "w")
+    warm_up()
     for line in sys.stdin:
         out.write(json.dumps(run_one(**json.loads(line))) + "\n")
         out.flush()

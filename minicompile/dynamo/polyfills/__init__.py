@@ -45,9 +45,6 @@ from .iterators import (
     islice as islice,
 )
 from .iterators import (
-    iterate_by_index as iterate_by_index,
-)
-from .iterators import (
     late_iterator as late_iterator,
 )
 from .iterators import (
@@ -55,9 +52,6 @@ from .iterators import (
 )
 from .iterators import (
     repeat as repeat,
-)
-from .iterators import (
-    reversed_by_index as reversed_by_index,
 )
 from .iterators import (
     starmap as starmap,
@@ -183,7 +177,9 @@ def count_elements(mapping, iterable):
 def match_keys(subject, keys):
     """The values of all keys as a tuple, or None where one is missing."""
     found = []
-    for key in keys:
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise ValueError(f"mapping pattern checks duplicate key ({key!r})")
         value = subject.get(key, Missing)
         if value is Missing:
             return None
@@ -196,6 +192,8 @@ MATCHED_AS_A_WHOLE = (bool, bytearray, bytes, dict, float, frozenset, int, list,
 
 def match_class(subject, cls, count, names):
     """The attributes that a class pattern with `count` positional parts and these keywords asks for, or None."""
+    if not isinstance(cls, type):
+        raise TypeError("called match pattern must be a class")
     if not isinstance(subject, cls):
         return None
     found = []
@@ -205,13 +203,19 @@ def match_class(subject, cls, count, names):
             found.append(subject)
             allowed = 1
         else:
-            positional = positional or ()
+            positional = () if positional is None else positional
+            if type(positional) is not tuple:
+                raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(positional).__name__})")
             allowed = len(positional)
             names = (*positional[:count], *names)
         if count > allowed:
             text = f"{cls.__name__}() accepts {allowed} positional sub-pattern{'s' * (allowed != 1)} ({count} given)"
             raise TypeError(text)
-    for name in names:
+    for place, name in enumerate(names):
+        if type(name) is not str:
+            raise TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})")
+        if name in names[:place]:
+            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
         try:
             found.append(getattr(subject, name))
         except AttributeError:

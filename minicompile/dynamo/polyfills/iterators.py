@@ -1,4 +1,4 @@
-"""The iterators of itertools (and of objects with only `__getitem__`) in Python: their state is in attributes.
+"""The iterators of itertools in Python: their state is in attributes.
 
 Goes in and comes out: what the originals take and give.  See `polyfills/__init__.py`.
 """
@@ -13,35 +13,6 @@ class Missing:
 class Iterator:
     def __iter__(self):
         return self
-
-
-class iterate_by_index(Iterator):
-    """`iter()` of an object that has only `__getitem__`."""
-
-    def __init__(self, obj):
-        self.obj, self.index = obj, 0
-
-    def __next__(self):
-        try:
-            item = self.obj[self.index]
-        except (IndexError, StopIteration):
-            self.obj = ()  # once at its end, it stays there
-            raise StopIteration from None
-        self.index += 1
-        return item
-
-
-class reversed_by_index(Iterator):
-    """`reversed()` of an object that has only `__len__` and `__getitem__`."""
-
-    def __init__(self, obj):
-        self.obj, self.index = obj, len(obj) - 1
-
-    def __next__(self):
-        if self.index < 0:
-            raise StopIteration
-        self.index -= 1
-        return self.obj[self.index + 1]
 
 
 class late_iterator(Iterator):
@@ -75,10 +46,14 @@ class count(Iterator):
         self.value = value + self.step
         return value
 
+    def __repr__(self):
+        step = "" if type(self.step) is int and self.step == 1 else f", {self.step!r}"
+        return f"count({self.value!r}{step})"
+
 
 class repeat(Iterator):
     def __init__(self, object, times=None):
-        self.value, self.times = object, times
+        self.value, self.times = object, times if times is None else max(times, 0)
 
     def __next__(self):
         if self.times is not None:
@@ -86,6 +61,14 @@ class repeat(Iterator):
                 raise StopIteration
             self.times -= 1
         return self.value
+
+    def __length_hint__(self):
+        if self.times is None:
+            raise TypeError("len() of unsized object")
+        return self.times
+
+    def __repr__(self):
+        return f"repeat({self.value!r}{'' if self.times is None else f', {self.times}'})"
 
 
 class cycle(Iterator):
@@ -280,17 +263,19 @@ class zip_longest(Iterator):
 class groupby(Iterator):
     def __init__(self, iterable, key=None):
         self.rest, self.key = iter(iterable), key
-        self.item = self.item_key = self.group_key = Missing
+        self.item = self.item_key = self.group_key = Missing  # item: Missing when it has been given
         self.group = None  # the one that has been given last; older ones are empty
 
     def in_group(self, key):
-        return self.item_key is key or self.item_key == key
+        return key is self.item_key or key == self.item_key
 
     def advance(self):
-        self.item = next(self.rest)
-        self.item_key = self.item if self.key is None else self.key(self.item)
+        item = next(self.rest)
+        self.item_key = item if self.key is None else self.key(item)
+        self.item = item
 
     def __next__(self):
+        self.group = None
         while self.item_key is Missing or self.group_key is not Missing and self.in_group(self.group_key):
             self.advance()
         self.group_key = self.item_key
@@ -300,37 +285,53 @@ class groupby(Iterator):
 
 class _Group(Iterator):
     def __init__(self, groups, key):
-        self.groups, self.key, self.started = groups, key, False
+        self.groups, self.key = groups, key
 
     def __next__(self):
         groups = self.groups
         if groups.group is not self:
             raise StopIteration
-        if self.started:
+        if groups.item is Missing:
             groups.advance()
-        self.started = True
         if not groups.in_group(self.key):
             raise StopIteration
-        return groups.item
+        item, groups.item = groups.item, Missing
+        return item
 
 
 def tee(iterable, n=2):
-    shared = _Shared(iter(iterable))
-    return tuple([_Tee(shared) for _ in range(n)])
+    if n < 0:
+        raise ValueError("n must be >= 0")
+    first = iterable if isinstance(iterable, _Tee) else _Tee(iterable)
+    return tuple([first, *[first.__copy__() for _ in range(n - 1)]][:n])
 
 
 class _Shared:
     def __init__(self, rest):
-        self.rest, self.seen = rest, []
+        self.rest, self.seen, self.running = rest, [], False
+
+    def advance(self):
+        if self.running:
+            raise RuntimeError("cannot re-enter the tee iterator")
+        self.running = True
+        try:
+            self.seen.append(next(self.rest))
+        finally:
+            self.running = False
 
 
 class _Tee(Iterator):
-    def __init__(self, shared):
-        self.shared, self.index = shared, 0
+    def __init__(self, iterable):
+        self.shared = iterable if isinstance(iterable, _Shared) else _Shared(iter(iterable))
+        self.index = 0
 
     def __next__(self):
-        seen = self.shared.seen
-        if self.index == len(seen):
-            seen.append(next(self.shared.rest))
+        if self.index == len(self.shared.seen):
+            self.shared.advance()
         self.index += 1
-        return seen[self.index - 1]
+        return self.shared.seen[self.index - 1]
+
+    def __copy__(self):
+        again = _Tee(self.shared)
+        again.index = self.index
+        return again

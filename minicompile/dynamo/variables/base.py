@@ -14,6 +14,7 @@ import reprlib
 
 from ... import errors
 from ..break_kinds import BREAK_KINDS, break_error
+from ..guard_checks import spelled
 
 
 class ObservedException(Exception):
@@ -207,7 +208,7 @@ class VariableTracker:
         """In the user's words, for reports: `3`, `Linear`, `self.layer` (a Linear), a tensor."""
         value = self.as_python_constant() if self.is_python_constant() else None
         if isinstance(value, (int, float, complex, str, bytes, tuple)):
-            return reprlib.repr(value)
+            return spelled(value, reprlib.repr)
         if hasattr(value, "__qualname__"):
             return f"`{value.__qualname__}`"
         kind = f"a value of type {self.python_type().__name__}"

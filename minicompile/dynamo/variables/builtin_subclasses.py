@@ -138,7 +138,8 @@ def new(tx, base_type, cls, args, kwargs):
     elif is_named_tuple_class(cls):
         return NamedTupleVariable(args[0].unpack(tx) if args else [], cls)
     else:
-        contents = tx.call(base_type, *args)
+        own_init = can_change(type_lookup(cls, "__init__").owner) and base_type not in (int, str)
+        contents = tx.build(base_type).call_function(tx, args, {} if own_init else kwargs)
     instance = BuiltinSubclassVariable(cls, base_type, contents)
     tx.side_effects.new_object(instance)
     return instance

@@ -127,6 +127,8 @@ class BuiltinClassVariable(UserDefinedClassVariable):
 def has_handler(value):
     if isinstance(value, types.FunctionType):
         return value in HANDLERS or value in FOLDED
+    if isinstance(value, type) and type(value).__hash__ is not type.__hash__:
+        return False  # a metaclass of the user's
     return isinstance(value, (type, types.BuiltinFunctionType, *numpy_arrays.FUNCTION_TYPES)) and value in HANDLERS
 
 

@@ -37,7 +37,9 @@ class BoundDescriptorVariable(VariableTracker):
         if class_method:
             codegen.load_const(None)
         codegen(self.instance)
-        codegen.call_function(2 if class_method else 1)
+        if not class_method:
+            codegen.load_const(self.instance.python_type())  # without it CPython crashes for some (METH_METHOD)
+        codegen.call_function(2)
 
     def children(self):
         return (self.instance,)

@@ -72,6 +72,8 @@ class UserDefinedClassVariable(VariableTracker):
 
         if found.name == "__dict__":
             return MappingProxyVariable(self.namespace(tx, self.value.__dict__))
+        if found.name == "__annotations__" and found.name not in self.value.__dict__:
+            unsupported("attribute written in C", f"the annotations of {self} are made when they are first read")
         return tx.fold_python(getattr, [self.value, found.name], {})
 
     def namespace(self, tx, names):
@@ -167,7 +169,7 @@ class UserDefinedClassVariable(VariableTracker):
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""
-        constant = WRAPPERS.get(self.value) is wrap_constant or issubclass(self.value, FOLDED_CLASSES)
+        constant = id(self.value) in CONSTANT_CLASSES or issubclass(self.value, FOLDED_CLASSES)
         if constant and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)
         new = class_lookup(tx, self.value, "__new__")
@@ -185,6 +187,8 @@ class UserDefinedClassVariable(VariableTracker):
         codegen.load_const(self.value)
 
 
+# by their ids: no metaclass of the user's compares or hashes
+CONSTANT_CLASSES = {id(cls) for cls, wrapper in WRAPPERS.items() if wrapper is wrap_constant}
 TYPE_METHODS = {
     "__call__": UserDefinedClassVariable.construct,
     "__setattr__": UserDefinedClassVariable.type_setattr,
@@ -199,6 +203,8 @@ TYPE_METHODS = {
 @wraps_if(lambda value: isinstance(value, type), order=90)
 def wrap_class(output, value, source):
     output.guard("is", source, value)
+    if value.__mro__ is None:
+        unsupported("class definition", f"`{value.__qualname__}` is being made and has no bases yet")
     return UserDefinedClassVariable(value, source)
 
 
@@ -216,6 +222,8 @@ class NewVariable(VariableTracker):
         return self.function
 
     def call_function(self, tx, args, kwargs):
+        if not args:
+            tx.raise_observed(TypeError, f"{self.function.__self__.__name__}.__new__(): not enough arguments")
         cls = args[0].as_python_constant()
         return new_object(tx, self.function.__self__, cls, list(args[1:]), kwargs)
 
@@ -237,6 +245,8 @@ def new_object(tx, base, cls, args, kwargs):
     """`base.__new__(cls, *args, **kwargs)` for a `base` written in C: an object without attributes yet."""
     from . import builtin_subclasses, exceptions, tensor_subclasses
 
+    if can_change(cls) and type_lookup(cls, "__del__") is not None:
+        unsupported("object with a finalizer", f"{cls.__name__} defines __del__, which runs when an object dies")
     if base in PLAIN_BASES:
         return new_plain_object(tx, cls, args, kwargs)
     if issubclass(base, BaseException):
@@ -264,8 +274,6 @@ def new_plain_object(tx, cls, args, kwargs):
             object.__new__(cls)
         except TypeError as error:
             tx.raise_observed(TypeError, *error.args)
-    if type_lookup(cls, "__del__") is not None:
-        unsupported("object with a finalizer", f"{cls.__name__} defines __del__, which runs when an object dies")
     instance = (NNModuleVariable if issubclass(cls, nn.Module) else UserDefinedObjectVariable)(cls)
     tx.side_effects.new_object(instance)
     return instance

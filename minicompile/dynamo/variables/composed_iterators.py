@@ -5,6 +5,9 @@ Comes out: `next(tx)`, and the iterator anew from its parts.
 Mirrors `torch/_dynamo/variables/iter.py`.  Taught in chapter 06.
 """
 
+import collections
+import itertools
+
 from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .base import unsupported
@@ -142,6 +145,41 @@ class CallableIterator(ComposedIterator):
     def replay(self, codegen):
         if not self.parts:
             unsupported("iterator from outside", "an existing iter(callable, sentinel) came to its end")
+
+
+class CombinatorialIterator(IteratorVariable):
+    """`product`, `permutations` and their like: these read all their input first, so the original works on trackers."""
+
+    def __init__(self, function, pools, rest):
+        super().__init__()
+        self.function, self.pools, self.rest = function, pools, rest
+        self.rows, self.given = function(*(pool.items for pool in pools), **rest), 0
+
+    def python_type(self):
+        return self.function
+
+    def advance(self, tx):
+        row = next(self.rows, None)
+        self.given += 1
+        return row if row is None else tx.build_tuple(row)
+
+    def children(self):
+        return self.pools
+
+    def reconstruct(self, codegen):
+        codegen.push_function(combinations_from)
+        for constant in (self.function, self.given, self.rest):
+            codegen.load_const(constant)
+        for pool in self.pools:
+            codegen(pool)
+        codegen.call_function(3 + len(self.pools))
+
+
+def combinations_from(function, given, rest, *pools):
+    """The iterator behind its first `given` rows."""
+    iterator = function(*pools, **rest)
+    collections.deque(itertools.islice(iterator, given), maxlen=0)
+    return iterator
 
 
 def parts_of(iterator):

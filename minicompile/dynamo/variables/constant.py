@@ -116,6 +116,7 @@ class BuiltinObject(VariableTracker):
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in BINARY_METHODS:
+            refuse_numbers_that_vary(name, args)
             return ConstantVariable(NotImplemented)
         unsupported("builtin on an unknown value", f"`{name}` of a {cls.__name__} with these arguments")
 
@@ -172,12 +173,16 @@ class ConstantVariable(BuiltinObject):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
+        if name == "__hash__" and self.value != self.value:
+            unsupported("identity as a number", "the hash of NaN depends on its address")
         if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
             return tx.fold(getattr(self.value, name), args, kwargs)
         return super().call_method(tx, name, args, kwargs)
 
     def call_function(self, tx, args, kwargs):
         origin = typing.get_origin(self.value)
+        if getattr(self.value, "_inst", True) is False:  # `typing.List()`
+            tx.fold_python(self.value, [], {})  # complains
         if not isinstance(origin, type):
             tx.raise_observed(TypeError, f"'{type_name(type(self.value))}' object is not callable")
         made = tx.build(origin).call_function(tx, args, kwargs).realize()  # `Box[int](3)`
@@ -243,6 +248,15 @@ class ConstantVariable(BuiltinObject):
 
     def __repr__(self):
         return f"ConstantVariable({self.value!r})"
+
+
+def refuse_numbers_that_vary(name, args):
+    """One that changes from round to round is no stranger, for whom `NotImplemented` would be the answer."""
+    from .symbolic import SymNodeVariable
+
+    for argument in args:
+        if isinstance(argument.realize(), SymNodeVariable):
+            unsupported("value that varies in a loop", f"`{name}` with {argument}")
 
 
 NOT_IMPLEMENTED = ConstantVariable(NotImplemented)

@@ -41,7 +41,7 @@ def deep_copy(tx, value, memo=None):
             again = deep_copy_object
         if isinstance(value, InstanceDictVariable):
             return deep_copy(tx, value.snapshot(tx), memo)
-        if again is None and not value.is_python_constant():
+        if again is None and not (value.is_immutable() and value.is_python_constant()):
             unsupported("object copy", f"copy.deepcopy of {value}")
         memo[value] = value if again is None else again(tx, value, memo)
     return memo[value]

@@ -306,10 +306,10 @@ class DequeVariable(MutableSequence):
 
     def matches(self, tx, item):
         """Whether each element equals the item, asked one by one; a comparison must not change the deque."""
-        before = list(self.items)
-        for element in before:
+        generation = self.generation
+        for element in list(self.items):
             yield Element(tx, element) == Element(tx, item)
-            if len(self.items) != len(before) or any(a is not b for a, b in zip(self.items, before)):
+            if self.generation != generation:
                 tx.raise_observed(RuntimeError, "deque mutated during iteration")
 
     def method___contains__(self, tx, item):

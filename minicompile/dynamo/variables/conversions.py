@@ -13,7 +13,14 @@ import torch
 
 from .. import polyfills
 from .base import unsupported
-from .composed_iterators import CallableIterator, EnumerateVariable, FilterVariable, MapVariable, ZipVariable
+from .composed_iterators import (
+    CallableIterator,
+    CombinatorialIterator,
+    EnumerateVariable,
+    FilterVariable,
+    MapVariable,
+    ZipVariable,
+)
 from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
 from .containers import DequeVariable, ListVariable
 from .descriptors import type_lookup
@@ -21,7 +28,7 @@ from .dict_views import MappingProxyVariable
 from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
 from .functions import BoundMethodVariable
-from .iterators import SequenceIterator
+from .iterators import IndexIterator, SequenceIterator
 from .refusals import refuse
 from .sets import SetVariable
 from .tensor import TensorVariable
@@ -104,15 +111,20 @@ def make_mapping_proxy(tx, mapping):
 
 
 @handles(set)
-def make_set(tx, *iterable):
-    return SetVariable.of(tx, unpacked(tx, iterable))
+def make_set(tx, *iterable, kind=set):
+    if iterable and isinstance(iterable[0].realize(), SetVariable):
+        return iterable[0].realize().method_copy(tx, kind)
+    made = SetVariable.of(tx, unpacked(tx, iterable), kind)
+    if iterable and iterable[0].python_type() is dict:
+        made.real = set(dict.fromkeys(made.items))  # CPython makes room for all of its keys first
+    return made
 
 
 @handles(frozenset)
 def make_frozenset(tx, *iterable):
     if iterable and iterable[0].python_type() is frozenset:
         return iterable[0].realize()
-    return SetVariable.of(tx, unpacked(tx, iterable), frozenset)
+    return make_set(tx, *iterable, kind=frozenset)
 
 
 @handles(range)
@@ -179,20 +191,18 @@ def make_reversed(tx, sequence):
     if type_lookup(cls, "__reversed__") or issubclass(cls, tuple):
         return sequence.call_method(tx, "__reversed__", [], {})
     if type_lookup(cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
-        return tx.call_polyfill(polyfills.reversed_by_index, sequence)
+        length = plain(tx, tx.call(len, sequence))
+        return IndexIterator(sequence, length - 1, -1)
     return refuse(tx, reversed, sequence)
 
 
 def combinatorial(function):
-    """These read all their input first, so the original does the work, on trackers."""
-
     def handler(tx, /, *args, **kwargs):
         count = 1 if function is not itertools.product else len(args)
-        pools = [pool.unpack(tx) for pool in args[:count]]
-        rest = [plain(tx, a) for a in args[count:]]
+        pools = [tx.build_tuple(pool.unpack(tx)) for pool in args[:count]]
+        rest = {name: plain(tx, value) for name, value in (*zip("r", args[count:]), *kwargs.items())}
         with as_observed(tx):
-            rows = list(function(*pools, *rest, **{name: plain(tx, value) for name, value in kwargs.items()}))
-        return ListVariable([tx.build_tuple(row) for row in rows]).iterate(tx)
+            return CombinatorialIterator(function, pools, rest)
 
     return handler
 

@@ -67,8 +67,13 @@ class DictView(BuiltinObject):
 
         if name in COMPARISON_METHODS and not issubclass(args[0].python_type(), SETS):
             return ConstantVariable(NotImplemented)
-        args = [tx.call(set, a) if not isinstance(a.realize(), SetVariable) else a for a in args]
-        return SetVariable.of(tx, self.unpack(tx)).call_method(tx, name, args, kwargs)
+        args = [a.realize() if isinstance(a.realize(), SetVariable) else tx.call(set, a) for a in args]
+        answer = SetVariable.of(tx, self.unpack(tx)).call_method(tx, name, args, kwargs)
+        if isinstance(answer, SetVariable):
+            answer = answer.method_copy(tx, set)
+            if self.kind == "keys":  # in what order, CPython says
+                answer.real = getattr(dict.fromkeys(self.owner.items).keys(), name)(args[0].real)
+        return answer
 
     def reconstruct(self, codegen):
         codegen.call_object(lambda: codegen.push_function(getattr(self.owner.cls, self.kind)), [self.owner])
@@ -111,7 +116,13 @@ class MappingProxyVariable(BuiltinObject):
 
 @wraps(types.MappingProxyType)
 def wrap_mapping_proxy(output, value, source):
-    if not all(isinstance(owner, dict) for owner in gc.get_referents(value)):
+    owner = proxied(value)
+    if not isinstance(owner, dict):
         unsupported("builtin on an unknown value", "a mapping proxy of a mapping that is no dict")
-    copied = CallSource(source, dict) if source is not None else None
-    return MappingProxyVariable(output.wrap(dict(value), copied), source)
+    output.guard("type", source, types.MappingProxyType)
+    return MappingProxyVariable(output.wrap(owner, CallSource(source, proxied) if source is not None else None), source)
+
+
+def proxied(proxy):
+    """The mapping behind a mapping proxy."""
+    return gc.get_referents(proxy)[0]

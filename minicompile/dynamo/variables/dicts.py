@@ -83,7 +83,8 @@ class DictVariable(BuiltinObject):
     def as_python_constant(self):
         pairs = list(self.items.values())
         keys, values = constants(self, [k for k, _ in pairs]), constants(self, [v for _, v in pairs])
-        return dict(zip(keys, values))
+        first = [self.factory.as_python_constant()] if self.cls is collections.defaultdict else []
+        return self.cls(*first, zip(keys, values))
 
     def as_proxy(self):
         return {key.as_python_constant(): value.as_proxy() for key, value in self.items.values()}
@@ -297,7 +298,9 @@ class DictVariable(BuiltinObject):
             codegen.call_function(1 + (self.cls is collections.defaultdict))
 
     def push_items(self, codegen, items):
-        for key, value in items.values():
+        for stand_in, (key, value) in items.items():
+            if isinstance(stand_in, UserKey):
+                stand_in.check_unchanged()
             codegen.push_key(key)
             codegen(value)
         codegen.build_map(len(items))

@@ -93,7 +93,7 @@ def compare_items(tx, compare, ours, theirs):
     index = 0
     while index < min(len(ours), len(theirs)):
         left, right = Element(tx, ours[index]), Element(tx, theirs[index])
-        if not left == right:
+        if not left == right and index < min(len(ours), len(theirs)):
             return compare is operator.ne if compare in (operator.eq, operator.ne) else compare(left, right)
         index += 1
     return compare(len(ours), len(theirs))

@@ -11,13 +11,18 @@ import types
 from .. import _eval_frame
 from ..builder import wraps_if
 from ..bytecode import CallArguments, Instruction, assemble
+from ..source import AttrSource, CallSource, ItemSource
 from .base import VariableTracker, unsupported
+from .constant import as_observed
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
 POSITIONS = {(StopIteration, "value"): 0, (SystemExit, "code"): 0, (StopAsyncIteration, "value"): 0}
 NOTED = {"__cause__": None, "__context__": None, "__suppress_context__": False, "__traceback__": None}
-KEYWORDS = {ImportError: ("name", "path"), AttributeError: ("name", "obj"), NameError: ("name",)}
+IMPORT_FIELDS = [name for name in ("name", "path", "name_from") if hasattr(ImportError, name)]
+KEYWORDS = {ImportError: IMPORT_FIELDS, AttributeError: ("name", "obj"), NameError: ("name",)}
+C_ATTRIBUTES = (types.MemberDescriptorType, types.GetSetDescriptorType)
+LINKS = {"__cause__": BaseException, "__context__": BaseException, "__traceback__": types.TracebackType}
 
 
 class ExceptionVariable(UserDefinedObjectVariable):
@@ -27,6 +32,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
         super().__init__(cls, value, source)
         self.args = list(args)
         self.frames = []  # of its traceback: (code, positions, globals), outermost first
+        self.initialised = value is not None  # whether the builtin base's `__init__` has seen the arguments
 
     def __repr__(self):
         return f"{self.cls.__name__}({', '.join(map(repr, self.args))})"
@@ -55,27 +61,44 @@ class ExceptionVariable(UserDefinedObjectVariable):
         if found.owner in KEYWORDS and self.value is None:
             return tx.build(None)
         if self.value is None and issubclass(found.owner, Exception):
-            return tx.build(getattr(self.example(), name))
+            return tx.build(getattr(self.example(tx), name))
         return super().c_attribute(tx, found)
 
-    def example(self):
-        """A real exception of the builtin base with the same arguments, to ask what C code makes of them."""
-        if not all(arg.is_python_constant() for arg in self.args):
+    def example(self, tx):
+        """A real exception of the builtin base with the same arguments and fields, for what C code makes of them."""
+        pending = tx.side_effects.pending_attributes(self)
+        fields = {name: value for name, value in pending.items() if self.is_field(name)}
+        if not all(value.is_python_constant() for value in (*self.args, *fields.values())):
             unsupported("attribute written in C", f"{self} depends on values not known during capture")
+        base, args = base_of(self.cls), [arg.as_python_constant() for arg in self.args]
         try:
-            return base_of(self.cls)(*(arg.as_python_constant() for arg in self.args))
+            made = base(*args) if self.initialised else base.__new__(base, *args)
         except TypeError as error:
             unsupported("attribute written in C", str(error))
+        for name, value in fields.items():
+            setattr(made, name, value.as_python_constant())
+        return made
+
+    def is_field(self, name):
+        """Whether C code keeps this attribute, for this kind of exception."""
+        descriptor = getattr(base_of(self.cls), name, None)
+        return name not in (*NOTED, "args") and isinstance(descriptor, C_ATTRIBUTES)
 
     def store_c_attribute(self, tx, found, *values):
         if not values:
             unsupported("attribute written in C", f"deleting `{found.name}` of {self}")
-        value = values[0]
-        if found.name == "args":
+        name, value = found.name, values[0].realize()
+        if name == "args":
             self.args = value.unpack(tx)
-        if found.name == "__cause__":
+        elif name not in LINKS:
+            with as_observed(tx):
+                found.attribute.__set__(self.example(tx), value.as_python_constant())  # complains
+        elif not tx.is_none(value) and not issubclass(value.python_type(), LINKS[name]):
+            with as_observed(tx):
+                found.attribute.__set__(Exception(), 0)  # complains
+        if name == "__cause__":
             tx.side_effects.store_attr(self, "__suppress_context__", tx.build(True))
-        tx.side_effects.store_attr(self, found.name, value)
+        tx.side_effects.store_attr(self, name, value)
 
     def set_context(self, tx, name, value):
         """The interpreter sets `__context__` or `__cause__`: value is a tracker (None: `raise ... from None`)."""
@@ -86,6 +109,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
         """A frame that it leaves, or that catches it, comes in front of those that it has left before."""
         if frame.side_effects.load_attr(self, "__traceback__") is not None:
             unsupported("introspection", "an exception with a traceback is raised")
+        frame.side_effects.mutated(self)
         self.frames.insert(0, (frame.code, instruction.positions, frame.globals_dict))
 
     # --- methods in C -------------------------------------------------------------------------------
@@ -115,25 +139,44 @@ class ExceptionVariable(UserDefinedObjectVariable):
                 tx.raise_observed(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
         new = type_lookup(self.cls, "__new__").attribute
         if issubclass(self.cls, OSError) and not isinstance(new, types.BuiltinFunctionType):
-            return tx.build(None)  # `__new__` has set everything
+            self.initialised = True  # `__new__` has set everything
+            return tx.build(None)
         if issubclass(self.cls, PARTICULAR):
             make_real(tx, self.cls, args, kwargs)  # complains
-        self.args = list(args)
-        for name, value in kwargs.items():
-            tx.side_effects.store_attr(self, name, value)
+        if self.value is not None:
+            unsupported("method written in C", f"`__init__` of {self}, which exists already")
+        self.args, self.initialised = list(args), True
+        for name in allowed:
+            if name in kwargs or tx.side_effects.load_attr(self, name) is not None:
+                tx.side_effects.store_attr(self, name, kwargs.get(name, tx.build(None)))
         return tx.build(None)
 
     def add_note(self, tx, note):
+        if not issubclass(note.python_type(), str):
+            tx.raise_observed(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
         if self.stored_attribute(tx, "__notes__") is None:
             self.generic_setattr(tx, "__notes__", tx.build_list([]))
-        self.stored_attribute(tx, "__notes__").call_method(tx, "append", [note], {})
+        notes = self.stored_attribute(tx, "__notes__").realize()
+        if not issubclass(notes.python_type(), list):
+            tx.raise_observed(TypeError, "Cannot add note: __notes__ is not a list")
+        notes.call_method(tx, "append", [note], {})
         return tx.build(None)
 
     def text(self, tx, descriptor):
         """`str(e)` or `repr(e)` of constant arguments, by CPython's own code."""
-        text = descriptor.__get__(self.example())()
+        if self.value is not None:
+            return self.text_now(tx, descriptor)
+        text = descriptor(self.example(tx))
         if descriptor.__name__ == "__repr__":
             text = self.cls.__name__ + text[text.index("(") :]
+        return tx.build(text)
+
+    def text_now(self, tx, descriptor):
+        """Of an existing one: its fields may be others than those that its arguments gave it."""
+        if tx.side_effects.pending_attributes(self) or not all(arg.is_python_constant() for arg in self.args):
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
+        text = descriptor(self.value)
+        tx.guard("equals", CallSource(self.source, descriptor), text)
         return tx.build(text)
 
     # --- how to have it again -----------------------------------------------------------------------
@@ -142,16 +185,26 @@ class ExceptionVariable(UserDefinedObjectVariable):
         base = base_of(self.cls)
         if self.frames:
             codegen.push_function(with_traceback)
-        codegen.push_function(base if base is self.cls else new_like)
-        if base is not self.cls:
-            codegen.load_const(self.cls)
-            codegen.load_const(base)
+        first = [] if base is self.cls and self.initialised else [self.cls, base, self.initialised]
+        codegen.push_function(new_like if first else base)
+        for constant in first:
+            codegen.load_const(constant)
         for arg in self.args:
             codegen(arg)
-        codegen.call_function(len(self.args) + (0 if base is self.cls else 2))
+        codegen.call_function(len(first) + len(self.args))
         if self.frames:
-            codegen.load_const(tuple(stand_in(*frame) for frame in self.frames))
-            codegen.call_function(2)
+            self.call_with_traceback(codegen)
+
+    def call_with_traceback(self, codegen):
+        codegen.load_const(tuple(stand_in(*frame) for frame in self.frames))
+        codegen.call_function(2)
+
+    def replay(self, codegen):
+        """An existing one gets the frames that it passed during capture."""
+        codegen.push_function(with_traceback)
+        codegen(self)
+        self.call_with_traceback(codegen)
+        codegen.pop_top()
 
     def children(self):
         return tuple(self.args)
@@ -181,7 +234,7 @@ def stand_in(code, positions, globals_dict):
 
 def with_traceback(exception, frames):
     """What capture raised and caught gets the traceback that it would have: the same lines of the same functions."""
-    traceback = None
+    traceback = exception.__traceback__
     for function in reversed(frames):
         frame = function()
         traceback = types.TracebackType(traceback, frame, frame.f_lasti, frame.f_lineno)
@@ -193,10 +246,11 @@ def base_of(cls):
     return next(c for c in cls.__mro__ if not c.__flags__ & (1 << 9))
 
 
-def new_like(cls, base, *args):
+def new_like(cls, base, initialised, *args):
     """An exception of a user's class, without running its `__new__` and `__init__` again."""
     exception = base.__new__(cls, *args)
-    base.__init__(exception, *args)
+    if initialised:
+        base.__init__(exception, *args)
     return exception
 
 
@@ -231,8 +285,6 @@ def new_exception(tx, cls, args):
 @wraps_if(lambda value: isinstance(value, BaseException), order=60)
 def wrap_exception(output, value, source):
     output.guard("type", source, type(value))
-    from ..source import AttrSource, ItemSource
-
     arguments = AttrSource(source, "args") if source is not None else None
     output.guard("length", arguments, len(value.args))
     args = [output.lazy(arg, arguments and ItemSource(arguments, i)) for i, arg in enumerate(value.args)]

@@ -14,7 +14,6 @@ from .cells import CellVariable, cell_contents
 from .instance_dict import InstanceDictVariable
 
 
-# --- functions ------------------------------------------------------------------------------------------
 class FunctionVariable(VariableTracker):
     """Base of the functions that can be inlined: gives code, globals, defaults and closure cells."""
 
@@ -55,14 +54,15 @@ class UserFunctionVariable(FunctionVariable):
         return self.value.__globals__
 
     @property
+    def builtins_dict(self):
+        return self.value.__builtins__
+
+    @property
     def function_name(self):
         return self.value.__qualname__
 
     def as_python_constant(self):
         return self.value
-
-    def is_immutable(self):
-        return False
 
     def defaults(self, tx):
         source = AttrSource(self.source or self.constant_source(), "__defaults__")
@@ -133,6 +133,11 @@ class NestedFunctionVariable(FunctionVariable):
         self.function_name = code.co_qualname
         self.view = InstanceDictVariable(self)
 
+    @property
+    def builtins_dict(self):
+        cells = tuple(map(types.CellType, self.code.co_freevars))
+        return types.FunctionType(self.code, self.globals_dict, closure=cells).__builtins__
+
     def defaults(self, tx):
         return self._defaults
 
@@ -163,8 +168,10 @@ class NestedFunctionVariable(FunctionVariable):
             return tx.build_dict(self._kw_defaults) if self._kw_defaults else tx.build(None)
         if name == "__closure__":
             return tx.build_tuple(self._cells) if self._cells else tx.build(None)
-        if name == "__annotations__":
-            return tx.build_dict(self.annotations or {})
+        if name == "__annotations__":  # one dict, which the program may change
+            made = tx.build_dict(self.annotations or {})
+            self.var_setattr(tx, name, made)
+            return made
         if name == "__type_params__" and hasattr(types.FunctionType, name):
             return tx.build(())  # a generic function is no captured instruction
         if name == "__get__":

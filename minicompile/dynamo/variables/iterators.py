@@ -9,12 +9,14 @@ chapter 06.  Those of itertools are in polyfills.py.
 import collections
 import contextlib
 import gc
+import sys
 
 from .. import polyfills
 from ..builder import wraps
 from ..source import CallSource
-from .base import unsupported
-from .constant import BuiltinObject
+from .base import ObservedException, unsupported
+from .constant import BuiltinObject, ConstantVariable
+from .objects import UserDefinedObjectVariable
 
 
 class IteratorVariable(BuiltinObject):
@@ -161,7 +163,10 @@ class KeyedIterator(ContainerIterator):
         return items[key] if kind == "elements" else dict_element(tx, items[key], kind)
 
     def is_valid(self):
-        return self.position is self.EXHAUSTED or list(self.owner.items) == self.order[:: -1 if self.backwards else 1]
+        if self.position is self.EXHAUSTED:
+            return True
+        as_it_was = getattr(self.owner, "births", 0) == self.since
+        return as_it_was and list(self.owner.items) == self.order[:: -1 if self.backwards else 1]
 
     def follow_changes(self, owner):
         """Keys that were put in since (perhaps again) come at the end; deleted ones do not come any more."""
@@ -169,6 +174,78 @@ class KeyedIterator(ContainerIterator):
         rest = [key for key in self.order[self.position :] if key in owner.items and key not in new]
         self.order[self.position :] = rest if self.backwards else rest + new
         self.since = owner.births
+
+
+class IndexIterator(IteratorVariable):
+    """`iter()` or (step -1) `reversed()` of an object that has only `__getitem__`.  index: of the next element."""
+
+    def __init__(self, owner, index, step, source=None):
+        super().__init__(source)
+        self.owner, self.index, self.step = owner, index, step
+
+    def python_type(self):
+        return INDEX_ITERATOR if self.step == 1 else reversed
+
+    def advance(self, tx):
+        if self.owner is None or self.index < 0:
+            return None
+        if self.index == sys.maxsize:
+            tx.raise_observed(OverflowError, "iter index too large")
+        try:
+            item = self.owner.call_method(tx, "__getitem__", [ConstantVariable(self.index)], {})
+        except ObservedException as observed:
+            if not (tx.exception_matches(observed, IndexError) or tx.exception_matches(observed, StopIteration)):
+                raise
+            self.owner = None  # once at its end, it stays there
+            return None
+        self.index += self.step
+        return item
+
+    def children(self):
+        return () if self.owner is None else (self.owner,)
+
+    def reconstruct(self, codegen):
+        opener = iter if self.step == 1 else reversed
+        if self.owner is None or self.index < 0:
+            return codegen.load_const(iterator_by_index(ByIndex(), opener, None))
+        if self.step == -1:
+            unsupported("value across a break", "to make it anew would ask for the length of its object again")
+        codegen.push_function(iterator_by_index)
+        codegen(self.owner)
+        codegen.load_const(opener)
+        codegen.load_const(self.index)
+        codegen.call_function(3)
+
+    def replay(self, codegen):
+        if self.owner is None:
+            unsupported("iterator from outside", "an existing iterator by index came to its end")
+        codegen.push_function(INDEX_ITERATOR.__setstate__ if self.step == 1 else reversed.__setstate__)
+        codegen(self)
+        codegen.load_const(self.index)
+        codegen.call_function(2)
+        codegen.pop_top()
+
+
+class ByIndex:
+    """What has only `__getitem__`: nothing is in it."""
+
+    def __getitem__(self, index):
+        raise IndexError
+
+    def __len__(self):
+        return 0
+
+
+INDEX_ITERATOR = type(iter(ByIndex()))
+
+
+def iterator_by_index(owner, opener, index):
+    """A new iterator at this index; at its end, where there is none."""
+    iterator = opener(owner)
+    if index is None:
+        return next(iterator, None) or iterator
+    iterator.__setstate__(index)
+    return iterator
 
 
 def dict_element(tx, pair, kind):
@@ -243,12 +320,14 @@ FORWARD = {type(iter(v)) for v in ([], (), "a", "\xe9", b"", range(0))}
 BACKWARD = {type(reversed([])), reversed}
 
 
-@wraps(*FORWARD, *BACKWARD, *KEYED_TYPES)
+@wraps(*FORWARD, *BACKWARD, *KEYED_TYPES, INDEX_ITERATOR)
 def wrap_container_iterator(output, value, source):
     output.guard("type", source, type(value))
     position, owner = position_of(value), owner_of(value)
     output.guard("equals", source and CallSource(source, position_of), position)
     owner = output.wrap(owner, source and CallSource(source, owner_of)).realize()
+    if type(value) in (INDEX_ITERATOR, reversed) and isinstance(owner, UserDefinedObjectVariable):
+        return IndexIterator(owner, position, -1 if type(value) is reversed else 1, source)
     if not isinstance(owner, BuiltinObject) or position == CHANGED:
         unsupported("iterator from outside", f"an iterator over {owner}")
     if type(value) in KEYED_TYPES:

@@ -31,15 +31,35 @@ class UserKey:
 
     def __init__(self, tx, variable):
         self.tx, self.variable = tx, variable
-        self.hash = tx.call(hash, variable).as_python_constant()
+        self.hash = self.ask(lambda: tx.call(hash, variable).as_python_constant())
+        self.attributes = dict(tx.side_effects.pending_attributes(variable))
 
     def __hash__(self):
         return self.hash
 
     def __eq__(self, other):
-        if not isinstance(other, UserKey):
-            return NotImplemented
-        return self.variable is other.variable or self.tx.equals(self.variable, other.variable)
+        """other: also what stands for an object that is equal only to itself, or a constant of the same hash."""
+        if isinstance(other, UserKey):
+            other = other.variable
+        elif not isinstance(other, VariableTracker):
+            other = self.tx.build(other)
+        return self.variable is other or self.ask(lambda: self.tx.equals(self.variable, other))
+
+    def ask(self, question):
+        """The code that makes the container anew asks again: no harm where the answer is a matter of the key alone."""
+        effects = self.tx.side_effects
+        before, answer = effects.activity, question()
+        if effects.activity != before:
+            self.refuse("compares by code that changes something, or looks at what was changed")
+        return answer
+
+    def check_unchanged(self):
+        """Before it is put into a container anew."""
+        if self.attributes != self.tx.side_effects.pending_attributes(self.variable):
+            self.refuse("was changed when it was a key already")
+
+    def refuse(self, reason):
+        unsupported("key with its own equality", f"{self.variable}, which {reason}")
 
 
 class UserDefinedObjectVariable(VariableTracker):
@@ -112,9 +132,9 @@ class UserDefinedObjectVariable(VariableTracker):
         if iterator is not None:
             return iterator.realize()
         if class_lookup(tx, self.cls, "__getitem__") is not None:
-            from .. import polyfills
+            from .iterators import IndexIterator
 
-            return tx.call_polyfill(polyfills.iterate_by_index, self)
+            return IndexIterator(self, 0, 1)
         tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not iterable")
 
     def next(self, tx):
@@ -218,6 +238,8 @@ class UserDefinedObjectVariable(VariableTracker):
                 if isinstance(found.attribute, types.MemberDescriptorType):
                     tx.guard("slot_unset", self.source, found.attribute)
                 pending = tx.side_effects.DELETED
+            except Exception as error:  # such as one of a user's method that the C code asks
+                unsupported("attribute written in C", f"reading `{name}` raises {type(error).__name__}")
             else:
                 return tx.output.lazy(value, self.attribute_source(name))
         if pending is tx.side_effects.DELETED or isinstance(found.attribute, types.MemberDescriptorType):

@@ -87,7 +87,11 @@ def is_kind(tx, value, cls, candidate, hook, check):
         return issubclass(cls, candidate)
     if isinstance(value, TensorVariable) and meta is type(torch.FloatTensor):
         return value.fake.dtype is candidate.dtype and value.fake.is_cuda == candidate.is_cuda
-    if getattr(candidate, "_is_protocol", False) and check is isinstance and candidate not in cls.__mro__:
+    protocol = isinstance(candidate, type) and getattr(candidate, "_is_protocol", False)
+    if protocol and check is isinstance and candidate not in cls.__mro__:
+        if not getattr(candidate, "_is_runtime_protocol", False):
+            text = "Instance and class checks can only be used with @runtime_checkable protocols"
+            tx.raise_observed(TypeError, text)
         names = typing._get_protocol_attrs(candidate)
         return all(has_attribute(tx, value, ConstantVariable(name)).value for name in names)
     function = getattr(meta, hook, None)
@@ -138,7 +142,7 @@ def length(tx, value):
 def hash_of(tx, value):
     value = value.realize()
     if isinstance(value, ConstantVariable):
-        return tx.fold(hash, [value], {})
+        return value.call_method(tx, "__hash__", [], {})
     cls = value.python_type()
     if cls.__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{type_name(cls)}'")

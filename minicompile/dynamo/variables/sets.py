@@ -4,26 +4,33 @@ Goes in: existing sets (guarded by their elements, in order), and those that the
 Comes out: the same methods, computed by CPython's own sets on the keys that stand for the elements.
 Mirrors `torch/_dynamo/variables/sets.py`.  Taught in chapter 06.
 
-The order of a set of constants is CPython's, because `real` is a set of those constants that saw the same changes.
-Elements that hash by address have no order that a program could rely on: they keep the order in which they came.
+The order of a set of constants is CPython's, because `real` is a set of those constants that saw the same changes: an
+existing set itself until it changes, and from then on nobody knows its order.  Elements that hash by address have no
+order that a program could rely on: they keep the order in which they came.
 """
 
 import operator
 
 from ..builder import wraps
 from ..source import CallSource, ItemSource
+from .base import unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
 from .elements import constants, next_or_none
+from .objects import UserKey
 
 
 class SetVariable(BuiltinObject):
-    """`items`: key -> tracker of the element, in iteration order; `real`: the keys.  cls: set or frozenset."""
+    """`items`: key -> tracker of the element, in iteration order; `real`: the keys.  cls: set or frozenset.
 
-    def __init__(self, items, source=None, cls=set, real=None):
+    existing: the set that exists, while `real` is that.
+    """
+
+    def __init__(self, items, source=None, cls=set, real=None, existing=None):
         super().__init__(source)
         self.items, self.cls, self.real = items, cls, set(items) if real is None else real
-        self.original = dict(items) if source is not None else {}
+        self.original, self.order_known = dict(items) if source is not None else {}, True
+        self.existing = existing
 
     @classmethod
     def of(cls, tx, trackers, kind=set):
@@ -37,12 +44,20 @@ class SetVariable(BuiltinObject):
 
     def in_order(self):
         """`items` in the order in which CPython iterates."""
-        if all(tracker.is_python_constant() for tracker in self.items.values()):
+        if self.existing is None and all(tracker.is_python_constant() for tracker in self.items.values()):
+            if not self.order_known and len(self.items) > 1:
+                unsupported("builtin on an unknown value", f"the order of {self}, which capture has changed")
             self.items = {key: self.items[key] for key in self.real}
         return self.items
 
+    def mutated(self, tx):
+        """Call before the contents change."""
+        tx.side_effects.mutated(self)
+        if self.existing is not None:
+            self.real, self.existing, self.order_known = set(self.real), None, False
+
     def is_immutable(self):
-        return self.cls is frozenset and self.is_python_constant()
+        return False
 
     def as_python_constant(self):
         return self.cls(constants(self, self.items.values()))
@@ -93,8 +108,10 @@ class SetVariable(BuiltinObject):
         refuse_unknown_number(item, self.items)
         return boolean(hashable(tx, item) in self.items)
 
-    def method_copy(self, tx):
-        return SetVariable(dict(self.items), cls=self.cls, real=self.real.copy())
+    def method_copy(self, tx, kind=None):
+        new = SetVariable(dict(self.items), cls=kind or self.cls, real=set(self.real))
+        new.order_known = self.order_known
+        return new
 
     method___copy__ = method_copy
 
@@ -107,15 +124,16 @@ class SetVariable(BuiltinObject):
     def method_add(self, tx, item):
         key = hashable(tx, item)
         if key not in self.items:
-            tx.side_effects.mutated(self)
+            self.mutated(tx)
             self.items[key] = item
             self.real.add(key)
         return NONE
 
     def method_discard(self, tx, item):
         key = hashable(tx, item)
-        if self.items.pop(key, None) is not None:
-            tx.side_effects.mutated(self)
+        if key in self.items:
+            self.mutated(tx)
+            del self.items[key]
             self.real.discard(key)
         return NONE
 
@@ -127,34 +145,44 @@ class SetVariable(BuiltinObject):
     def method_pop(self, tx):
         if not self.items:
             tx.raise_observed(KeyError, "pop from an empty set")
-        tx.side_effects.mutated(self)
         key = next(iter(self.in_order()))
+        self.mutated(tx)
         self.real.discard(key)
         return self.items.pop(key)
 
     def method_clear(self, tx):
-        tx.side_effects.mutated(self)
-        self.items, self.real = {}, set()
+        self.mutated(tx)
+        self.items = {}
+        self.real.clear()
         return NONE
 
     def method_update(self, tx, *others):
         for other in others:
-            iterator = other.iterate(tx) if other.realize() is not self else self.method_copy(tx).iterate(tx)
+            if isinstance(other.realize(), SetVariable):
+                self.method___ior__(tx, other.realize())
+                continue
+            iterator = other.iterate(tx)
             while (item := next_or_none(tx, iterator)) is not None:
                 self.method_add(tx, item)
         return NONE
 
-    def become(self, tx, other):
-        tx.side_effects.mutated(self)
-        self.items, self.real = other.items, other.real
+    def become(self, tx, items, change, reals):
+        """Change in place: `change` is the method that does it to a real set."""
+        self.mutated(tx)
+        self.items = items
+        change(self.real, *reals)
         return self
 
     # --- having it again ----------------------------------------------------------------------------
 
     def reconstruct(self, codegen):
+        if self.cls is frozenset and self.existing is not None:
+            return codegen.load_const(self.existing)
         if self.cls is frozenset:
             codegen.push_function(frozenset)
-        for item in self.in_order().values():
+        for key, item in self.in_order().items():
+            if isinstance(key, UserKey):
+                key.check_unchanged()
             codegen.push_key(item)
         codegen.build_set(len(self.items))
         if self.cls is frozenset:
@@ -165,7 +193,7 @@ class SetVariable(BuiltinObject):
         codegen(self)
         for part in self.changes():
             for item in part:
-                codegen(item)
+                codegen.push_key(item)
             codegen.build_tuple(len(part))
         codegen.call_function(3)
         codegen.pop_top()
@@ -180,10 +208,15 @@ def _apply(existing, removed, added):
 def _algebra(name, symbol):
     """`a.union(*iterables)`, `a |= b`, `a.update(*iterables)` and `a | b`, the last for sets only."""
 
-    def method(self, tx, *others):
+    change = getattr(set, "update" if name == "union" else f"{name}_update")
+
+    def operands(self, tx, others):
         rows = [self.operand(tx, other) for other in others]
-        reals = [o.realize().real if isinstance(o.realize(), SetVariable) else row for o, row in zip(others, rows)]
-        real = getattr(set, name)(self.real, *reals)
+        return rows, [real_of(other.realize(), row) for other, row in zip(others, rows)]
+
+    def method(self, tx, *others):
+        rows, reals = operands(self, tx, others)
+        real = getattr(set, name)(set(self.real) if self.cls is frozenset else self.real, *reals)
         kept = {key: key for key in real}
         trackers = {id(key): tracker for row in (*reversed(rows), self.items) for key, tracker in row.items()}
         merged = dict.fromkeys(key for row in (self.items, *rows) for key in row)
@@ -194,15 +227,17 @@ def _algebra(name, symbol):
         return method(self, tx, other) if is_set(other) else ConstantVariable(NotImplemented)
 
     def reflected(self, tx, other):
-        return method(tx.call(set, other), tx, self) if is_set(other) else ConstantVariable(NotImplemented)
+        if not is_set(other):
+            return ConstantVariable(NotImplemented)
+        return method(tx.call(other.python_type(), other), tx, self)
 
     def in_place(self, tx, other):
         if self.cls is frozenset or not is_set(other):
             return ConstantVariable(NotImplemented)
-        return self.become(tx, method(self, tx, other))
+        return self.become(tx, method(self, tx, other).items, change, operands(self, tx, [other])[1])
 
     def update(self, tx, *others):
-        self.become(tx, method(self, tx, *others))
+        self.become(tx, method(self, tx, *others).items, change, operands(self, tx, others)[1])
         return NONE
 
     for target, function in ((name, method), (f"__{symbol}__", operation), (f"__r{symbol}__", reflected)):
@@ -212,9 +247,16 @@ def _algebra(name, symbol):
         setattr(SetVariable, f"method_{name}_update", update)
 
 
+def real_of(variable, row):
+    """What CPython reads the keys of a row from: it makes room for those of a set or dict first."""
+    if isinstance(variable, SetVariable):
+        return variable.real
+    return row if variable.python_type() is dict else list(row)
+
+
 def is_set(variable):
-    """An operand of `|`, `&`, `-`, `^`: a set, or a view of a dict's keys or items."""
-    return issubclass(variable.python_type(), (set, frozenset, type({}.keys()), type({}.items())))
+    """An operand of `|`, `&`, `-`, `^`; views of dicts answer for themselves."""
+    return issubclass(variable.python_type(), (set, frozenset))
 
 
 for _row in ("union or", "intersection and", "difference sub", "symmetric_difference xor"):
@@ -255,4 +297,4 @@ def wrap_set(output, value, source):
         key = hashable(output.current_translator, tracker)
         items[element if tracker.is_python_constant() else key] = tracker
     known = all(tracker.is_python_constant() for tracker in items.values())
-    return SetVariable(items, source, type(value), set(value) if known else None)
+    return SetVariable(items, source, type(value), *([value, value] if known else []))

@@ -75,6 +75,9 @@ class SliceVariable(BuiltinObject):
         super().__init__(source)
         self.items = items
 
+    def is_immutable(self):
+        return False  # its parts may be anything
+
     def as_python_constant(self):
         return slice(*(item.as_python_constant() for item in self.items))
 
