@@ -133,6 +133,7 @@ class OutputGraph:
         last = self.inputs[-1].node if self.inputs else self.root_graph._root
         with self.root_graph.inserting_after(last):
             node = self.root_graph.placeholder(name or "argument")
+        node.target = node.name  # `a.b` and `a_b` are two inputs
         node.meta["example_value"] = fake
         self.inputs.append(GraphInput(source, node, fake, value))
         return node, fake

@@ -1,6 +1,7 @@
 """Capture end to end with backend="eager": one graph, eager's values, for the language that model code uses."""
 
 import math
+import types
 
 import pytest
 import torch
@@ -271,3 +272,9 @@ def test_unknown_backend_and_mode_name_the_known_ones():
         minicompile.compile(arithmetic, backend="nonsense")
     with pytest.raises(errors.InvalidBackend, match="max-autotune"):
         minicompile.compile(arithmetic, mode="fastest")
+
+
+def test_inputs_with_names_that_look_alike_are_two():
+    box = types.SimpleNamespace(x=torch.ones(2))
+    program = minicompile.compile(lambda box, box_x: box.x + 2 * box_x, backend="eager")
+    assert torch.equal(program(box, torch.full((2,), 3.0)), torch.full((2,), 7.0))

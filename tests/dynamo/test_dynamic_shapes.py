@@ -217,3 +217,25 @@ def test_an_offset_counts_where_the_program_asks_for_it():
     run(lambda x: x[1] * x[1].storage_offset(), views(step=2), graphs=4)
     growing = [(torch.arange(60.0)[k : 3 * k],) for k in (6, 7, 9)]
     run(lambda x: x * (x.storage_offset() > 3), growing, graphs=1, dynamic=True)
+
+
+COUNTER = 1
+
+
+def test_a_global_int_that_changes_may_be_read_again():
+    def program(x):
+        global COUNTER
+        y = x * COUNTER
+        COUNTER += COUNTER
+        return y + COUNTER
+
+    global COUNTER
+    counter = CompileCounter()
+    compiled = minicompile.compile(program, backend=counter)
+    for number in (3, 4, 6, 9):
+        results = []
+        for fn in (program, compiled):
+            COUNTER = number
+            results.append((fn(torch.ones(2)).tolist(), COUNTER))
+        assert results[0] == results[1]
+    assert counter.graphs == 2
