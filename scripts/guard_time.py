@@ -1,7 +1,8 @@
 """What the guard check of a compiled frame costs: minicompile against torch.compile, interleaved in one run.
 
 Goes in: nothing (`python scripts/guard_time.py [rounds]`).  Comes out: a table of microseconds a check and their ratio,
-for five functions and for five models.  Both are called from Python, theirs at its C++ root.
+for five functions, for models of the zoo, and for modules of 20 to 300 parameters.  Both are called from Python, theirs
+at its C++ root.  Samples are short and many, so that on a busy machine most of them are left in peace.
 """
 
 import inspect
@@ -10,7 +11,8 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from call_overhead import COLUMNS, Layers
+from call_overhead import COLUMNS
+from torch import nn
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import minicompile
@@ -41,6 +43,20 @@ def a_dict_of_a_list(batch, options):
 
 def changing_sizes(x, y):
     return torch.cat([x, y]) * (x.shape[0] + y.shape[0])
+
+
+class Layers(nn.Module):
+    """A module with 4 parameters a layer, which computes next to nothing."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(1, 1) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(1) for _ in range(layers))
+
+    def forward(self, x):
+        for linear, norm in zip(self.linears, self.norms):
+            x = x + linear.weight + linear.bias + norm.weight + norm.bias
+        return x
 
 
 def arguments(function):
@@ -77,7 +93,7 @@ def both_checks(call, function, args, kwargs):
 
 def row(what, call, function, args, kwargs, rounds):
     checks = both_checks(call, function, args, kwargs)
-    times = interleaved(checks, rounds=rounds, sample_ms=5)
+    times = interleaved(checks, rounds=rounds, sample_ms=0.5)
     ours, theirs = (times[name].samples for name in ("ours", "theirs"))
     minicompile.reset()
     torch._dynamo.reset()
@@ -96,9 +112,10 @@ def rows(rounds):
     for name in MODELS:
         model, batch = ZOO[name].build("small", "cpu", 0)
         yield row(name, model.eval(), type(model).forward, batch.args, batch.kwargs, rounds)
-    yield row("300 parameters", Layers(75), Layers.forward, (torch.ones(1, 1),), {}, rounds)
+    for layers in (5, 25, 75):
+        yield row(f"{4 * layers} parameters", Layers(layers), Layers.forward, (torch.ones(1, 1),), {}, rounds)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(table(list(rows(int(sys.argv[1]) if len(sys.argv) > 1 else 30)), COLUMNS))
+    print(table(list(rows(int(sys.argv[1]) if len(sys.argv) > 1 else 200)), COLUMNS))
