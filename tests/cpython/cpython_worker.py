@@ -28,7 +28,7 @@ import torch
 
 import minicompile
 from minicompile import config, record
-from minicompile.dynamo import eval_frame
+from minicompile.dynamo import eval_frame, skip_files
 
 TESTS = os.path.join(sysconfig.get_path("stdlib"), "test") + os.sep
 MEMORY_LIMIT = 8 << 30
@@ -117,7 +117,7 @@ class Frames(collections.Counter):
 def capture_everything():
     """The tests have no tensors, and are part of the standard library: neither shall keep the hook from them."""
     eval_frame.concerns_tensors = lambda code, function, arguments: True
-    eval_frame.CAPTURED_FOLDERS += (TESTS,)
+    skip_files.CAPTURED_FOLDERS += (TESTS,)
     config.strict = True
     record.warn_once = lambda message: None  # tests that count warnings mean those of the program
 
