@@ -22,7 +22,7 @@ from .bytecode import CallArguments, Instruction, assemble
 from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
 from .dynamic_shapes import SizeHistory
-from .guards import frame_arguments
+from .guards import GuardSet, frame_arguments
 from .output_graph import OutputGraph
 from .resume_code import resumes_in_loop
 from .skip_files import TORCH_FOLDER, concerns_tensors, never_capture
@@ -214,13 +214,15 @@ def compile_frame(options, code, function, arguments, state, entry):
 def capture_frame(options, code, function, arguments, state, function_modes):
     """Run the translator over the frame, again after each `RestartAnalysis`.  Returns a Capture."""
     named = dict(zip(frame_arguments(code), arguments))
-    break_at, attempts = None, 0
+    break_at, attempts, carried = None, 0, GuardSet(function_modes.ambient)
     while True:
         output = OutputGraph(code, function, options, state, function_modes)
         translator = InstructionTranslator(output, code, function, named, break_at, function_modes.stack)
         try:
             instructions = translator.run()
         except RestartAnalysis as restart:
+            if restart.error.kind == "exception leaves the frame":  # what it took to come there holds for this entry
+                carried = output.guards
             attempts += 1
             if options.fullgraph:
                 raise OnlyError(original_error(translator, restart)) from None
@@ -231,6 +233,7 @@ def capture_frame(options, code, function, arguments, state, function_modes):
             continue
         else:
             output.add_closing_guards()
+            output.guards.include(carried)
         finally:
             output.side_effects.restore_modes()
             output.forget_values()

@@ -166,6 +166,11 @@ class GuardSet:
     def add_alias(self, sources, same, user_location=""):
         self.guards.setdefault(("alias", sources, same), AliasGuard(sources, same, user_location))
 
+    def include(self, other):
+        """The guards of another attempt at this frame."""
+        self.guards = {**other.guards, **self.guards}
+        self.global_hooks |= other.global_hooks
+
     def add_shape(self, guard):
         self.guards.setdefault(guard, guard)
 

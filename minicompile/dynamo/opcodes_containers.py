@@ -8,7 +8,7 @@ import itertools
 
 from .variables import text
 from .variables.base import VariableTracker, type_name
-from .variables.descriptors import type_lookup
+from .variables.descriptors import class_lookup
 from .variables.elements import next_or_none
 from .variables.refusals import function_text, is_iterable
 
@@ -111,7 +111,7 @@ class ContainerOpcodes:
         """The elements of the top of the stack; of an iterator no more than are asked for."""
         value = self.pop()
         cls = value.python_type()
-        if not type_lookup(cls, "__iter__") and not type_lookup(cls, "__getitem__"):
+        if not class_lookup(self, cls, "__iter__") and not class_lookup(self, cls, "__getitem__"):
             self.raise_observed(TypeError, f"cannot unpack non-iterable {type_name(cls)} object")
         if type(value).unpack is not VariableTracker.unpack:  # nobody sees how far a container was read
             return value.unpack(self)

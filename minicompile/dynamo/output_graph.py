@@ -226,9 +226,16 @@ class OutputGraph:
         return entry[1] if entry is not None else None
 
     def add_closing_guards(self):
-        """Tensor inputs are different objects, as they were now, and so are arrays; and what was assumed about symbolic sizes."""
+        """Tensor inputs, arrays and changed objects are different ones; and what was assumed about symbolic sizes."""
         for guard in self.sizes.guards():
             self.guards.add_shape(guard)
-        for sources in ([graph_input.source for graph_input in self.tensor_inputs()], self.array_sources):
+        tensors = [graph_input.source for graph_input in self.tensor_inputs()]
+        for sources in (tensors, self.array_sources, *self.sources_of_changed_objects()):
             if len(sources) > 1:
                 self.guards.add_alias(tuple(sources), same=False)
+
+    def sources_of_changed_objects(self):
+        """For each class of which the program changes an object: what must not be one object, all that it looked at."""
+        seen = [v for _, v in self.variables_by_id.values() if v.source is not None and not v.is_immutable()]
+        for cls in dict.fromkeys(t.python_type() for t in self.side_effects.order if t.source is not None):
+            yield [v.source for v in seen if v.python_type() is cls]

@@ -167,9 +167,12 @@ class TranslatorServices:
             return True
         if left.is_immutable() and right.is_immutable() and left.python_type() is not right.python_type():
             return False
-        for variable in (left, right):
-            if isinstance(variable, VaryingVariable) and left.python_type() is right.python_type():
-                variable.call_method(self, "is", [], {})
+        if left.python_type() is right.python_type():
+            for variable in (left, right):
+                if isinstance(variable, VaryingVariable):
+                    variable.call_method(self, "is", [], {})
+            if not (left.source is None or right.source is None or left.is_immutable() or right.is_immutable()):
+                self.output.guards.add_alias((left.source, right.source), False, self.output.user_location)
         try:
             return left.as_python_constant() is right.as_python_constant()
         except NotConstant:

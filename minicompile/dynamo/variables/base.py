@@ -166,11 +166,9 @@ class VariableTracker:
 
     def truth(self, tx):
         """`bool(self)` as a Python bool; a tensor raises Unsupported("data-dependent branch")."""
-        if self.is_python_constant():
-            return bool(self.as_python_constant())
-        if hasattr(self, "method___len__"):
+        if hasattr(self, "method___len__"):  # of a container nothing else is looked at
             return bool(self.method___len__(tx).as_python_constant())
-        return True
+        return bool(self.as_python_constant()) if self.is_python_constant() else True
 
     def iterate(self, tx):
         """`iter(self)`: a tracker with `next(tx)`, which raises ObservedException(StopIteration) at the end."""

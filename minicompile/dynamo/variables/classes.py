@@ -13,7 +13,6 @@ import torch
 
 from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
-from ..source import ConstantSource
 from . import descriptors
 from .base import VariableTracker, can_change, type_name, unsupported
 from .constant import as_observed, wrap_constant
@@ -62,8 +61,6 @@ class UserDefinedClassVariable(VariableTracker):
         fallback = class_lookup(tx, type(cls), "__getattr__")
         if fallback is not None:
             return descriptor_get(tx, fallback, self).call_function(tx, [tx.build(name)], {})
-        if can_change(cls):
-            tx.guard("class_lacks", ConstantSource(cls, cls.__qualname__), name)
         tx.raise_observed(AttributeError, f"type object '{type_name(cls)}' has no attribute '{name}'")
 
     def c_attribute(self, tx, found):
@@ -263,7 +260,7 @@ def new_plain_object(tx, cls, args, kwargs):
     from .objects import UserDefinedObjectVariable
 
     if args or kwargs:
-        new, init = type_lookup(cls, "__new__"), type_lookup(cls, "__init__")
+        new, init = class_lookup(tx, cls, "__new__"), class_lookup(tx, cls, "__init__")
         if new.owner not in PLAIN_BASES or init.owner is object:
             message = f"{cls.__name__}() takes no arguments"
             if new.owner is not object:

@@ -9,10 +9,10 @@ import collections
 import operator
 
 from ..builder import wraps
-from ..source import ItemSource
+from ..source import AttrSource, ItemSource
 from .base import type_name, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
-from .descriptors import type_lookup
+from .descriptors import class_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
 from .refusals import check_index
 
@@ -118,7 +118,7 @@ class Sequence(BuiltinObject):
 
     def method___rmul__(self, tx, count):
         kind = count.python_type()
-        if not type_lookup(kind, "__index__"):
+        if not class_lookup(tx, kind, "__index__"):
             tx.raise_observed(TypeError, f"can't multiply sequence by non-int of type '{type_name(kind)}'")
         count = plain(tx, count)
         if len(self.items) * count > LARGEST:
@@ -203,7 +203,7 @@ class MutableSequence(Sequence):
 
     def method___setitem__(self, tx, index, value):
         index = plain(tx, index)
-        if isinstance(index, slice) and not type_lookup(value.python_type(), "__iter__"):
+        if isinstance(index, slice) and not class_lookup(tx, value.python_type(), "__iter__"):
             with as_observed(tx):
                 self.empty()[index] = None  # complains
         return self.change(tx, "__setitem__", index, value.unpack(tx) if isinstance(index, slice) else value)
@@ -340,7 +340,10 @@ class DequeVariable(MutableSequence):
 @wraps(list, collections.deque)
 def wrap_sequence(output, value, source):
     items = wrap_items(output, value, source)
-    return ListVariable(items, source) if type(value) is list else DequeVariable(items, source, value.maxlen)
+    if type(value) is list:
+        return ListVariable(items, source)
+    output.guard("equals", source and AttrSource(source, "maxlen"), value.maxlen)
+    return DequeVariable(items, source, value.maxlen)
 
 
 def wrap_items(output, value, source):

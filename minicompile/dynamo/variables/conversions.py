@@ -23,7 +23,7 @@ from .composed_iterators import (
 )
 from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
 from .containers import DequeVariable, ListVariable
-from .descriptors import type_lookup
+from .descriptors import class_lookup
 from .dict_views import MappingProxyVariable
 from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
@@ -154,7 +154,7 @@ def make_iterator(tx, iterable, *sentinel):
 @handles(next)
 def take_next(tx, iterator, *default):
     iterator = iterator.realize()
-    if not type_lookup(iterator.python_type(), "__next__"):
+    if not class_lookup(tx, iterator.python_type(), "__next__"):
         return refuse(tx, next, iterator)
     if not default:
         return iterator.next(tx)
@@ -188,9 +188,9 @@ def make_reversed(tx, sequence):
     if isinstance(sequence, ConstantVariable) and isinstance(sequence.value, (str, bytes)):
         return SequenceIterator(sequence, len(sequence.value) - 1, -1)
     cls = sequence.python_type()
-    if type_lookup(cls, "__reversed__") or issubclass(cls, tuple):
+    if class_lookup(tx, cls, "__reversed__") or issubclass(cls, tuple):
         return sequence.call_method(tx, "__reversed__", [], {})
-    if type_lookup(cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
+    if class_lookup(tx, cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
         length = plain(tx, tx.call(len, sequence))
         return IndexIterator(sequence, length - 1, -1)
     return refuse(tx, reversed, sequence)
@@ -220,7 +220,7 @@ def conversion(cls, *methods):
             return tx.fold(cls, args, kwargs)
         value = args[0].realize() if len(args) == 1 and not kwargs else None
         for method in methods if value is not None else ():
-            if type_lookup(value.python_type(), method):
+            if class_lookup(tx, value.python_type(), method):
                 made = value.call_method(tx, method, [], {}).realize()
                 if method != methods[0]:
                     return tx.call(cls, made)
@@ -245,7 +245,7 @@ HANDLERS[bool] = lambda tx, *args: boolean(any(tx.truth(a) for a in args))
 def make_round(tx, number, *digits):
     if tx.can_fold(None, [number, *digits], {}):
         return tx.fold(round, [number, *digits], {})
-    if not type_lookup(number.python_type(), "__round__"):
+    if not class_lookup(tx, number.python_type(), "__round__"):
         return refuse(tx, round, number)
     return number.call_method(tx, "__round__", list(digits), {})
 

@@ -50,7 +50,38 @@ def class_lookup(tx, cls, name, after=None):
             return Found(cls, name, owner, pending)
         if found is not None and owner is found.owner:
             break
+    guard_lookup(tx, cls, name, after, found)
     return found
+
+
+C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, type(None))
+
+
+def guard_lookup(tx, cls, name, after, found):
+    """That nothing was found, or a method written in C, is a fact of its own; what else was found is guarded by use."""
+    if not can_change(cls):
+        return
+    if after is not None or (found is None and hasattr(cls, name)):  # `super` looks, or the metaclass has one
+        guard_mro(tx, cls)
+        mro = _mro_of(cls)
+        between = mro[mro.index(after) + 1 if after else 0 : mro.index(found.owner) if found else None]
+        for owner in filter(can_change, between):
+            tx.guard("lacks_key", AttrSource(ConstantSource(owner, owner.__qualname__), "__dict__"), name)
+    elif found is None:
+        tx.guard("class_lacks", ConstantSource(cls, cls.__qualname__), name)
+    elif isinstance(found.attribute, C_METHODS) and getattr(cls, name) is found.attribute:
+        guard_attribute(tx, cls, name)
+
+
+def guard_attribute(tx, cls, name):
+    """The attribute that the class has, by itself or from a base, stays the same object."""
+    if can_change(cls):
+        tx.guard("is", AttrSource(ConstantSource(cls, cls.__qualname__), name), getattr(cls, name))
+
+
+def guard_mro(tx, cls):
+    """The bases of the class, and theirs, stay."""
+    guard_attribute(tx, cls, "__mro__")
 
 
 def class_source(found):
@@ -174,15 +205,17 @@ def descriptor_get(tx, found, instance):
         if kind in GETTERS:
             return GETTERS[kind](tx, found, instance)
         if "__get__" in _dict_of(kind):
-            return call_get(tx, found, instance, _dict_of(kind)["__get__"])
+            return call_get(tx, found, instance, class_lookup(tx, type(attribute), "__get__"))
     return value_at(tx, attribute, class_source(found))
 
 
-def call_get(tx, found, instance, getter):
-    attribute, source = found.attribute, class_source(found)
+def call_get(tx, found, instance, hook):
+    attribute, getter, source = found.attribute, hook.attribute, class_source(found)
     value = value_at(tx, attribute, source)
+    tx.guard("is", source, attribute)
     if isinstance(getter, types.FunctionType):
-        return tx.inline(getter, [value, instance or tx.build(None), tx.build(found.cls)], {})
+        arguments = [value, instance or tx.build(None), tx.build(found.cls)]
+        return tx.inline(value_at(tx, getter, class_source(hook)), arguments, {})
     if not isinstance(getter, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         unsupported("attribute written in C", f"`__get__` of attribute `{found.name}` is a {type(getter).__name__}")
     probe = object()  # a descriptor written in C: does it bind like a function, or give itself?
@@ -208,13 +241,14 @@ def _descriptor_write(tx, found, instance, method, accessor, word, values):
     if found is None or not is_data_descriptor(found.attribute):
         return False
     attribute = found.attribute
-    hook = type_lookup(type(attribute), method)
+    hook = class_lookup(tx, type(attribute), method)
     if isinstance(attribute, property) and not isinstance(getattr(hook, "attribute", None), types.FunctionType):
         call_accessor(tx, found, accessor, word, instance, *values)
     elif isinstance(attribute, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         instance.store_c_attribute(tx, found, *values)
     elif hook is not None and isinstance(hook.attribute, types.FunctionType):
-        tx.inline(hook.attribute, [value_at(tx, attribute, class_source(found)), instance, *values], {})
+        arguments = [value_at(tx, attribute, class_source(found)), instance, *values]
+        tx.inline(value_at(tx, hook.attribute, class_source(hook)), arguments, {})
     elif hook is None:
         tx.raise_observed(AttributeError, method)
     else:

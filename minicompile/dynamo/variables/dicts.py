@@ -14,7 +14,7 @@ from ..builder import wraps
 from ..source import AttrSource, CallSource, ItemSource
 from .base import type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
-from .descriptors import type_lookup
+from .descriptors import class_lookup
 from .dict_views import DictView
 from .elements import constants, contains_itself, elements, is_none, next_or_none
 from .objects import UserDefinedObjectVariable, UserKey
@@ -28,7 +28,7 @@ def hashable(tx, variable):
         return tuple(hashable(tx, item) for item in variable.unpack(tx))
     if variable.python_type().__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{type_name(variable.python_type())}'")
-    if isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method():
+    if isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method(tx):
         return UserKey(tx, variable)
     return variable.key()
 
@@ -75,7 +75,11 @@ class DictVariable(BuiltinObject):
                 tx.guard("has_key" if stand_in in self.original else "lacks_key", self.source, stand_in)
             else:
                 self.look(tx)
-        return stand_in, self.items.get(stand_in)
+        pair = self.items.get(stand_in)
+        if pair is None and key.source is not None and not key.is_immutable():  # it is none of the keys
+            for other, _ in self.items.values():
+                tx.is_same(key, other)
+        return stand_in, pair
 
     def is_immutable(self):
         return False
@@ -339,7 +343,7 @@ def pairs_of(tx, variable):
     variable = variable.realize()
     if isinstance(variable, DictVariable):
         yield from list(variable.look(tx).values())
-    elif type_lookup(variable.python_type(), "keys"):
+    elif class_lookup(tx, variable.python_type(), "keys"):
         for key in variable.call_method(tx, "keys", [], {}).unpack(tx):
             yield key, variable.call_method(tx, "__getitem__", [key], {})
     else:

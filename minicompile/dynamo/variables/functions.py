@@ -107,6 +107,7 @@ class UserFunctionVariable(FunctionVariable):
         try:
             value = getattr(self.value, name)
         except AttributeError as error:
+            tx.guard("lacks_attribute", self.source or self.constant_source(), name)
             tx.raise_observed(AttributeError, *error.args)
         return tx.output.wrap(value, AttrSource(self.source or self.constant_source(), name)).realize()
 

@@ -17,7 +17,7 @@ from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, type_name, unsupported
-from .descriptors import class_lookup, type_lookup
+from .descriptors import class_lookup, guard_attribute
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tensor import TensorVariable
 
@@ -41,7 +41,7 @@ class NNModuleVariable(UserDefinedObjectVariable):
     # --- attributes ---------------------------------------------------------------------------------
     def missing_attribute(self, tx, name):
         """`__getattr__`: nn.Module's own is answered from the tables."""
-        if type_lookup(self.cls, "__getattr__").attribute is not nn.Module.__getattr__:
+        if not is_modules_own(tx, self.cls, "__getattr__"):
             return super().missing_attribute(tx, name)
         for table_name in TABLES:
             found = self.table_entry(tx, table_name, name)
@@ -67,19 +67,16 @@ class NNModuleVariable(UserDefinedObjectVariable):
 
     def generic_getattr(self, tx, name):
         """What is in a table is not in the class or in the instance, so that the order of the search may be turned."""
-        if not name.startswith("__") and self.value is not None and type_lookup(self.cls, name) is None:
-            attributes = self.instance_dict()
-            if name not in attributes and tx.side_effects.load_attr(self, name) is None:
-                for table_name in TABLES:
-                    if name in attributes.get(table_name, ()):
-                        found = self.table_entry(tx, table_name, name)
-                        if found is not None:
-                            return found
+        attributes = self.instance_dict()
+        table_name = next((table for table in TABLES if name in attributes.get(table, ())), None)
+        if table_name is not None and name not in attributes and tx.side_effects.load_attr(self, name) is None:
+            if class_lookup(tx, self.cls, name) is None and is_modules_own(tx, self.cls, "__getattr__"):
+                return self.table_entry(tx, table_name, name) or super().generic_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
     def var_setattr(self, tx, name, value):
         """An ordinary value under a name that is in no table skips nn.Module's long `__setattr__`."""
-        if self.python_method(tx, "__setattr__").attribute is nn.Module.__setattr__:
+        if is_modules_own(tx, self.cls, "__setattr__"):
             cls = value.realize().python_type()
             plain = cls in (int, float, bool, str, tuple, list, dict)
             if plain and all(self.table_entry(tx, table, name) is None for table in TABLES):
@@ -88,8 +85,7 @@ class NNModuleVariable(UserDefinedObjectVariable):
 
     # --- calls --------------------------------------------------------------------------------------
     def call_function(self, tx, args, kwargs):
-        call = self.python_method(tx, "__call__")
-        if call is None or call.attribute is not nn.Module.__call__ or not self.is_plain_call(tx):
+        if not is_modules_own(tx, self.cls, "__call__") or not self.is_plain_call(tx):
             return super().call_function(tx, args, kwargs)
         pending = tx.side_effects.load_attr(self, "forward")
         if "forward" in self.instance_dict() or pending is not None or not self.is_plain_getattr(tx):
@@ -106,7 +102,7 @@ class NNModuleVariable(UserDefinedObjectVariable):
     def is_plain_call(self, tx):
         """No hook of any kind, nothing overridden: a call is `forward`.  Guarded if so."""
         own = ("_wrapped_call_impl", "_call_impl")
-        if any(type_lookup(self.cls, name).owner is not nn.Module for name in own) or not no_global_hooks():
+        if not all(is_modules_own(tx, self.cls, name) for name in own) or not no_global_hooks():
             return False
         pending = tx.side_effects.pending_attributes(self)
         if self.value is None or any(name in pending for name in (*own, *HOOK_TABLES, "_compiled_call_impl")):
@@ -127,6 +123,15 @@ HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_back
 def call_frames():
     """The frames between the call of a module without hooks and its `forward`."""
     return SkippedFrame(nn.Module._wrapped_call_impl, -1), SkippedFrame(nn.Module._call_impl, 0)
+
+
+def is_modules_own(tx, cls, name):
+    """Whether the class has nn.Module's own method of this name, which is guarded then."""
+    found = class_lookup(tx, cls, name)
+    if found is None or found.owner is not nn.Module:
+        return False
+    guard_attribute(tx, cls, name)
+    return True
 
 
 class OptimizedModuleVariable(NNModuleVariable):

@@ -15,7 +15,7 @@ import torch
 from ..builder import wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
-from .base import ObservedException, VariableTracker, can_change, type_name, unsupported
+from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .refusals import refuse_attribute
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
@@ -143,9 +143,9 @@ class UserDefinedObjectVariable(VariableTracker):
             tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not an iterator")
         return result
 
-    def hashes_by_method(self):
+    def hashes_by_method(self, tx):
         """Whether a `__hash__` or `__eq__` written in Python decides which keys are equal."""
-        found = type_lookup(self.cls, "__hash__"), type_lookup(self.cls, "__eq__")
+        found = [class_lookup(tx, self.cls, name) for name in ("__hash__", "__eq__")]
         return any(isinstance(f.attribute, types.FunctionType) for f in found)
 
     def key(self):
@@ -178,7 +178,6 @@ class UserDefinedObjectVariable(VariableTracker):
         self.guard_lacks(tx, name)
         if found is not None:
             return descriptor_get(tx, found, self)
-        self.guard_class_lacks(tx, name)
         untouched = self.value is not None and tx.side_effects.load_attr(self, name) is None
         if untouched and self.python_method(tx, "__getattr__") is None and hasattr(self.value, name):
             unsupported("attribute written in C", f"`{name}` of {self} is found by C code")
@@ -218,10 +217,6 @@ class UserDefinedObjectVariable(VariableTracker):
     def guard_lacks(self, tx, name):
         if self.source is not None and self.has_instance_dict() and name not in self.instance_dict():
             tx.guard("lacks_attribute", self.source, name)
-
-    def guard_class_lacks(self, tx, name):
-        if can_change(self.cls) and not hasattr(self.cls, name):
-            tx.guard("class_lacks", ConstantSource(self.cls, self.cls.__qualname__), name)
 
     def c_attribute(self, tx, found):
         """Read a slot, `__dict__`, `__class__`, or an attribute implemented in C."""

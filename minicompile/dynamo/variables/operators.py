@@ -12,7 +12,7 @@ import torch
 
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
-from .descriptors import type_lookup
+from .descriptors import class_lookup
 from .elements import next_or_none
 from .overrides import is_overridden
 from .refusals import refuse
@@ -63,18 +63,18 @@ def is_not_implemented(variable):
 ABSENT = object()
 
 
-def slot(cls, method):
+def slot(tx, cls, method):
     """The special method of a class, not of its metaclass; ABSENT if there is none."""
-    found = type_lookup(cls, method)
+    found = class_lookup(tx, cls, method)
     return ABSENT if found is None else found.attribute
 
 
-def raises_at_once(variable, method, cls):
+def raises_at_once(tx, variable, method, cls):
     """Whether the method, of a text, complains in place of answering NotImplemented."""
     if not isinstance(variable, ConstantVariable) or not isinstance(variable.value, (str, bytes)):
         return False
     if method in ("__mul__", "__rmul__"):
-        return slot(cls, "__index__") is ABSENT
+        return slot(tx, cls, "__index__") is ABSENT
     return method == "__add__" and not issubclass(cls, (str, bytes))
 
 
@@ -82,13 +82,14 @@ def attempt(tx, variable, method, other):
     """`type(variable).method(variable, other)`, or NotImplemented where the class has none of its own."""
     if isinstance(other, VaryingVariable):
         return other.call_method(tx, method, [variable], {})
-    found = slot(variable.python_type(), method)
-    if raises_at_once(variable, method, other.python_type()):
+    cls = variable.python_type()
+    found = slot(tx, cls, method)
+    if raises_at_once(tx, variable, method, other.python_type()):
         return ConstantVariable(NotImplemented)  # the other operand is asked first
-    if method == "__ne__" and found is object.__ne__ and slot(variable.python_type(), "__eq__") is not object.__eq__:
+    if method == "__ne__" and found is object.__ne__ and slot(tx, cls, "__eq__") is not object.__eq__:
         answer = attempt(tx, variable, "__eq__", other)
         return answer if is_not_implemented(answer) else boolean(not tx.truth(answer))
-    if found is ABSENT or found is slot(object, method):
+    if found is ABSENT or found is slot(tx, object, method):
         return ConstantVariable(NotImplemented)
     if found is None:  # `__iadd__ = None` in a class takes the operator away
         tx.raise_observed(TypeError, "'NoneType' object is not callable")
@@ -102,7 +103,7 @@ def by_protocol(tx, left, right, method, reflected):
     if left_type is not right_type or reflected in COMPARE_METHODS:
         attempts.append((right, reflected, left))
         if left_type is not right_type and left_type in right_type.__mro__:
-            overrides = slot(right_type, reflected) is not slot(left_type, reflected)
+            overrides = slot(tx, right_type, reflected) is not slot(tx, left_type, reflected)
             if overrides or reflected in COMPARE_METHODS:
                 attempts.reverse()
     for variable, name, other in attempts:
@@ -176,7 +177,7 @@ def unary(function):
             return graph_call(tx, function, [operand], {})
         if can_fold(operand):
             return tx.fold(function, [operand], {})
-        if not type_lookup(operand.python_type(), method):
+        if not class_lookup(tx, operand.python_type(), method):
             return refuse(tx, function, operand)
         return operand.call_method(tx, method, [], {})
 
@@ -188,8 +189,8 @@ def concatenate(function):
 
     def handler(tx, left, right):
         classes = [operand.python_type() for operand in (left, right)]
-        sequences = all(type_lookup(cls, "__getitem__") and not issubclass(cls, dict) for cls in classes)
-        adds = any(type_lookup(cls, name) for cls, name in zip(classes, ("__add__", "__radd__")))
+        sequences = all(class_lookup(tx, cls, "__getitem__") and not issubclass(cls, dict) for cls in classes)
+        adds = any(class_lookup(tx, cls, name) for cls, name in zip(classes, ("__add__", "__radd__")))
         return HANDLERS[function](tx, left, right) if sequences and adds else refuse(tx, operator.concat, left, right)
 
     return handler
@@ -210,7 +211,7 @@ def item(function, method):
                     )  # [] looks at a number
                 return graph_call(tx, function, [container, *arguments], {})
         cls = container.python_type()
-        if not type_lookup(cls, method) and not (issubclass(cls, type) and function is operator.getitem):
+        if not class_lookup(tx, cls, method) and not (issubclass(cls, type) and function is operator.getitem):
             return refuse(tx, function, container, *arguments)
         return container.call_method(tx, method, list(arguments), {})
 
@@ -221,7 +222,7 @@ def contains(tx, container, wanted):
     container = container.realize()
     if isinstance(container, ConstantVariable) and wanted.is_python_constant():
         return tx.fold(operator.contains, [container, wanted], {})
-    if type_lookup(container.python_type(), "__contains__"):
+    if class_lookup(tx, container.python_type(), "__contains__"):
         return boolean(tx.truth(container.call_method(tx, "__contains__", [wanted], {})))
     try:
         iterator = container.iterate(tx)
@@ -239,7 +240,7 @@ def index(tx, value):
     value = value.realize()
     if value.is_python_constant():
         return tx.fold(operator.index, [value], {})
-    if not type_lookup(value.python_type(), "__index__"):
+    if not class_lookup(tx, value.python_type(), "__index__"):
         return refuse(tx, operator.index, value)
     if issubclass(value.python_type(), int):
         unsupported("builtin on an unknown value", "operator.index() of an int that is more than an int")

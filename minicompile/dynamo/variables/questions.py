@@ -16,7 +16,7 @@ import torch
 from ..source import CallSource, ConstantSource
 from .base import ObservedException, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
-from .descriptors import type_lookup
+from .descriptors import class_lookup, guard_mro
 from .functions import BoundMethodVariable
 from .refusals import refuse
 from .tensor import IdentityKey, TensorVariable
@@ -77,9 +77,10 @@ def is_subclass(tx, cls, classes):
 def is_kind(tx, value, cls, candidate, hook, check):
     """Ask the candidate's metaclass, as CPython does; a hook written in Python is inlined."""
     meta = type(candidate)
+    guard_mro(tx, cls)
     if meta is type and candidate in cls.__mro__:
         return True
-    if check is isinstance and type_lookup(cls, "__class__").owner is not object:  # a proxy says what it stands for
+    if check is isinstance and class_lookup(tx, cls, "__class__").owner is not object:  # a proxy says what it is
         cls = value.var_getattr(tx, "__class__").as_python_constant()
     if meta is abc.ABCMeta:
         return is_registered(tx, cls, candidate)
@@ -125,7 +126,7 @@ def is_callable(tx, value):
     value = value.realize()
     if value.is_python_constant():
         return boolean(callable(value.as_python_constant()))
-    return boolean(callable(value) or type_lookup(value.python_type(), "__call__"))  # noqa: B004 (of the class)
+    return boolean(callable(value) or class_lookup(tx, value.python_type(), "__call__"))  # noqa: B004 (of the class)
 
 
 # --- values ---------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ def is_callable(tx, value):
 def length(tx, value):
     value = value.realize()
     cls = value.python_type()
-    if not type_lookup(cls, "__len__"):
+    if not class_lookup(tx, cls, "__len__"):
         return refuse(tx, len, value)
     return value.call_method(tx, "__len__", [], {})
 

@@ -89,13 +89,18 @@ class TensorVariable(VariableTracker):
         if callable(getattr(torch.Tensor, name, None)):
             from .functions import BuiltinMethodVariable
 
-            return BuiltinMethodVariable(self, name)
+            return self.own_attribute(tx, name) or BuiltinMethodVariable(self, name)
         if not hasattr(torch.Tensor, name):
-            return self.user_attribute(tx, name)
+            own = self.own_attribute(tx, name)
+            if own is None:
+                tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            return own
         unsupported("tensor attribute", f"Tensor.{name} has no meaning inside a graph")
 
     def constant_attribute(self, tx, name):
         value = CONSTANT_ATTRIBUTES[name](self.fake)
+        if name == "is_leaf" and self.fake.requires_grad and self.source is not None:
+            tx.guard("equals", AttrSource(self.source, name), value)
         return graph_call(tx, getattr, [self, tx.build(name)], {}) if is_symbolic(value) else tx.build(value)
 
     def metadata(self, tx, name, arguments, keywords=None):
@@ -131,14 +136,15 @@ class TensorVariable(VariableTracker):
             return value.is_python_constant() and value.as_python_constant() is None
         return all(getattr(value.fake, name) == getattr(self.fake, name) for name in ("shape", "dtype", "device"))
 
-    def user_attribute(self, tx, name):
-        """An attribute that the user put on a tensor (`tensor.__dict__`)."""
-        if self.source is not None:
-            value = tx.output.input_value(self)
-            if name in value.__dict__:
-                return tx.output.wrap(value.__dict__[name], AttrSource(self.source, name)).realize()
-            tx.guard("lacks_attribute", self.source, name)
-        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+    def own_attribute(self, tx, name):
+        """What the user put on this very tensor (`tensor.__dict__`), or None; guarded either way."""
+        if self.source is None:
+            return None
+        attributes = tx.output.input_value(self).__dict__
+        if name in attributes:
+            return tx.output.wrap(attributes[name], AttrSource(self.source, name)).realize()
+        tx.guard("lacks_attribute", self.source, name)
+        return None
 
     def var_setattr(self, tx, name, value):
         self.set_torch_attribute(tx, name, value)
@@ -159,7 +165,8 @@ class TensorVariable(VariableTracker):
 
     # --- calls --------------------------------------------------------------------------------------
     def call_method(self, tx, name, args, kwargs):
-        return self.torch_method(tx, name, args, kwargs)
+        own = self.own_attribute(tx, name) if not name.startswith("__") else None
+        return self.torch_method(tx, name, args, kwargs) if own is None else own.call_function(tx, args, kwargs)
 
     def torch_method(self, tx, name, args, kwargs):
         """A method of `torch.Tensor`."""

@@ -129,6 +129,11 @@ HANDLERS = {torch.Tensor._make_subclass: make_detached}
 # --- existing tensors -----------------------------------------------------------------------------------
 def wrap_tensor(output, value, source):
     """A tensor of the outside world becomes a graph input (or, with no source, a constant of the graph)."""
+    with torch._C.DisableTorchFunctionSubclass():  # its attributes are read, and no code of its class runs
+        return wrap_plainly_read(output, value, source)
+
+
+def wrap_plainly_read(output, value, source):
     if not is_capturable(type(value)):
         unsupported("tensor subclass", f"{type(value).__name__} runs its own code for each operation")
     if isinstance(value, FakeTensor):

@@ -201,6 +201,13 @@ def _constant(value):
     return lambda tx, *args, **kwargs: tx.build(value)
 
 
+def _attention(tx, *args, **kwargs):
+    """Which kernels it is traced to depends on what is allowed now."""
+    for reader in GUARDED_READERS:
+        mode_call(tx, reader, [], {})
+    return graph_call(tx, F.scaled_dot_product_attention, list(args), kwargs)
+
+
 def _of_fake(function):
     """A pure question about a tensor's metadata, answered by its fake."""
 
@@ -328,6 +335,7 @@ HANDLERS = {
     torch.jit.is_scripting: _constant(False),
     torch.jit.is_tracing: _constant(False),
     torch._jit_internal.is_scripting: _constant(False),
+    F.scaled_dot_product_attention: _attention,
     torch._C._get_tracing_state: _constant(None),
     torch._C._log_api_usage_once: _constant(None),
     **overrides.HANDLERS,
