@@ -800,3 +800,11 @@ def test_removing_what_is_not_in_a_deque_says_what():
             return x + 1, str(error)
 
     check(fn, X, deque([1]), compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True)
+
+
+def test_tensors_as_keys_are_other_ones_at_the_next_call():
+    program = minicompile.compile(lambda x, table, group: (table[x] * x, len(table), x in group), backend="eager")
+    for number in (1.0, 2.0, 3.0):
+        x = torch.full((2, 2), number)
+        result, length, found = program(x, {x: 2, "k": 1}, {x, 3})
+        assert torch.equal(result, x * 2) and (length, found) == (2, True)

@@ -15,7 +15,7 @@ from .builtin_classes import *  # noqa: F403 (for the programs)
 
 __all__ = (
     "Point Typed Heat Meta Tagged Frozen Options Bottom Shape Square Perm Level Row Table Couple Word Number Money "
-    "Chain Steps Chameleon Methods Quiet Copied Place Alike Sealed Bag Fallback shown drive"
+    "Chain Steps Chameleon Methods Quiet Copied Place Alike Sealed Bag Fallback Top shown drive"
 ).split()
 
 

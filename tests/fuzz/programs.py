@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import re
 
+from .definitions import Definitions
 from .grammar import BREAKING, EXPRESSIONS, RAISING, RISKY, SIMPLE
 
 
@@ -63,8 +64,10 @@ class Scope:
         return (self.assignable if mode == "=" else self.visible).get(kind.rstrip("!"), ())
 
 
-class Writer:
+class Writer(Definitions):
     """Draws choices and writes lines; `self.scope` changes while it is inside functions and loops."""
+
+    simple_rows = SIMPLE_ROWS
 
     def __init__(self, choices):
         self.choices, self.position = choices, 0
@@ -276,112 +279,6 @@ class Writer:
             lines += ["else:", *self.indented(depth, 1)]
         if form >= 2:
             lines += ["finally:", *self.indented(depth, 2, yields=False)]
-        return lines
-
-    def with_(self, depth):
-        managers = [
-            "Manager(<$A>, Failure)",
-            "Manager(<$A>) as cm",
-            "contextlib.suppress(LookupError, ValueError)",
-            "torch.no_grad()",
-        ]
-        managers += [
-            "given(<$A>, <I>) as i",
-            "contextlib.nullcontext(<X>)",
-            "torch.enable_grad(), Manager(<$A>, (TypeError, KeyError))",
-        ]
-        managers += [
-            "c0(<I>)",
-            "torch.set_grad_enabled(<B>)",
-            "contextlib.ExitStack() as stack",
-            "torch.inference_mode(False)",
-        ]
-        return [f"with {self.fill(self.pick(managers))}:", *self.indented(depth)]
-
-    def match_(self, depth):
-        subject = self.fill(self.pick(["<X>", "<P>", "<L>", "<D>", "<O>", "Record(<I>, <L>)", "Pair(<I>, <X>)", "<I>"]))
-        patterns = [
-            "0 | 1",
-            "int()",
-            "[i8]",
-            "[i8, *rest8]",
-            "{'k1': i8}",
-            "{'k1': i8, **rest8}",
-            "Box(v=i8)",
-            "Pair(i8, j8)",
-        ]
-        patterns += [
-            "str() as c8",
-            "Record(i8, [*rest8])",
-            "None | True",
-            "(i8, j8) if i8",
-            "Color.RED",
-            "[int(), str() as c8]",
-        ]
-        lines = [f"match {subject}:"]
-        for _ in range(2):
-            lines += [f"    case {self.pick(patterns)}:", *("    " + line for line in self.indented(depth, 1))]
-        return [*lines, "    case other8:", self.fill("        <$A>.append(other8)")]
-
-    def def_(self, depth):
-        """A nested function, and a call or two of it."""
-        if self.scope.nested > 1:
-            return [self.statement_row(SIMPLE_ROWS)]
-        kind, name = self.below(4), self.new_name("f")
-        signature, call = self.pick(
-            [
-                ("p", "(<I>)"),
-                ("p, by=<I>", "(by=<I>, p=<I>)"),
-                ("p, *others, k=<I>, **named", "(<I>, *<L>, k=<I>, z=1)"),
-                ("p, /", "(<I>)"),
-            ]
-        )
-        head = [f"def {name}({self.fill(signature)}):"]
-        if self.chance(4):
-            head = [
-                self.pick(
-                    ["@traced", "@scaled(2)", "@functools.lru_cache", "@functools.wraps(abs)"]
-                    if kind
-                    else ["@(lambda f: f)"]
-                ),
-                *head,
-            ]
-        outer = (
-            sorted({n for k in "ITLC" for n in self.scope.assignable.get(k, ())})
-            if self.scope.nested == 0 or self.scope.assignable
-            else []
-        )
-        shared = [n for n in outer if n in ("n", "m", "x", "a", "c") and self.chance(2)] if self.chance(2) else []
-        kinds = {"n": "I", "m": "I", "x": "T", "a": "L", "c": "C"}
-        assignable = {"I": ("p",)}
-        for each in shared:
-            assignable[kinds[each]] = (*assignable.get(kinds[each], ()), each)
-        visible = {**self.scope.visible, "I": (*self.scope.visible.get("I", ()), "p")}
-        changes = dict(
-            visible=visible, assignable=assignable, in_loop=False, in_function=True, nested=self.scope.nested + 1
-        )
-        body = self.indented(depth, yields=kind == 0, result="I", **changes)
-        if shared:
-            body = ["    nonlocal " + ", ".join(shared), *body]
-        last = "yield p" if kind == 0 else "return p"
-        uses = (
-            ["<$A>.append(list({})[:5])", "<=G> = {}"]
-            if kind == 0
-            else ["<$A>.append({})", "<=I> = {} % 9", "<=FN> = " + name]
-        )
-        use = self.statement_row([self.pick(uses).replace("{}", name + call)])
-        return [*head, *body, f"    {last}", use]
-
-    def class_(self, depth):
-        if self.scope.nested:
-            return [self.statement_row(SIMPLE_ROWS)]
-        name = self.new_name("Local")
-        lines = [f"class {name}({self.pick(['Box', 'Loud', 'object', 'list', 'Failure'])}):"]
-        lines += [
-            self.fill(self.pick(["    field = <I>", "    __slots__ = ('only',)", '    "doc"'])),
-            "    def act(self, p=1):",
-        ]
-        lines += [self.fill("        return <I|p:I>"), self.fill(f"<$A>.append({name}(<I>).act(<I>))")]
         return lines
 
 
