@@ -9,6 +9,7 @@ Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 
@@ -132,7 +133,10 @@ def trace(gm, inputs, decompositions=None):
     grad_enabled = torch.is_grad_enabled()
     # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.
     with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
-        traced = make_fx(run, decomposition_table=table)(*fakes)
+        try:
+            traced = make_fx(run, decomposition_table=table)(*fakes)
+        except DataDependentOutputException as error:
+            raise Unsupported("branch on data", f"the graph goes one way or another by a tensor: {error}") from error
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
     program = recording.program

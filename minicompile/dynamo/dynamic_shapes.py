@@ -116,9 +116,7 @@ class SymbolicSizes:
         return wanted and (value not in (0, 1) or source in self.varying)
 
     def integer(self, value, source):
-        """A symbol for an int that changes from call to call, or None where it is to be a constant."""
-        if not self.is_changing_int(value, source):
-            return None
+        """A symbol for an int that changes from call to call."""
         symbol_source = SymbolSource(source)
         expression = self.env.create_symbol(
             value, symbol_source, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True

@@ -26,6 +26,7 @@ from .side_effects import SideEffects
 from .source import CallSource, ConstantSource, Source
 from .variables.base import LazyVariable
 from .variables.overrides import is_overriding, plain_tensor, without_overriding
+from .variables.symbolic import SymNodeVariable
 
 
 def exception_of(interpreter):
@@ -62,6 +63,8 @@ class OutputGraph:
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
+        self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
@@ -128,6 +131,13 @@ class OutputGraph:
             fake = self.sizes.fake_tensor(self.fake_mode, plain, source) if plain is tensor else self.fakeify(plain)
         return self.add_placeholder(tensor, fake, source)
 
+    def add_number(self, value, source):
+        """The tracker of an int that is another one at each call."""
+        symbol = self.sizes.integer(value, source)
+        self.guard("type", source, int)
+        node, _ = self.add_placeholder(value, symbol, source)
+        return SymNodeVariable(self, node, symbol, source, varies=source in self.varying)
+
     def add_placeholder(self, value, fake, source):
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_")
         last = self.inputs[-1].node if self.inputs else self.root_graph._root
@@ -158,7 +168,8 @@ class OutputGraph:
 
     def changed_inputs(self):
         """Those that the graph writes to, and those of which nobody knows: inference tensors have no version."""
-        return [each for each in self.tensor_inputs() if each.fake.is_inference() or each.fake._version > 0]
+        other = self.with_other_memory
+        return [i for i in self.tensor_inputs() if i.source in other or i.fake.is_inference() or i.fake._version > 0]
 
     def tensor_inputs(self):
         return [graph_input for graph_input in self.inputs if isinstance(graph_input.fake, FakeTensor)]

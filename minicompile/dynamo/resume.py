@@ -53,8 +53,9 @@ def finish(tx, codegen):
 
 
 def has_no_version(output, graph_input):
-    """An inference tensor, or the tensor that is made anew of an array at each call."""
-    return graph_input.fake.is_inference() or graph_input.source.parent in output.array_sources
+    """An inference tensor, one with other memory, or one that is made anew of an array at each call."""
+    new = graph_input.source in output.with_other_memory or graph_input.source.parent in output.array_sources
+    return new or graph_input.fake.is_inference()
 
 
 def _versions(tx, inputs):

@@ -80,8 +80,12 @@ def add_price_of(x, price):
     return x + len(price)
 
 
+class Settings(threading.local):
+    """What each thread sets for itself."""
+
+
 def with_settings(k):
-    settings = threading.local()
+    settings = Settings()
     settings.factor = k
     return (*one_tensor(k), settings)
 

@@ -5,19 +5,19 @@ import collections
 from .example import example, mended, one_tensor
 
 
-class Counts(collections.defaultdict):
-    """A defaultdict that could have methods of its own."""
+class Counts(collections.OrderedDict):
+    """A dict that could have methods of its own."""
 
 
 @example("subclass of a builtin")
 def count_words(x):
-    counts = Counts(int, a=1, b=2)
+    counts = Counts(a=1, b=2).copy()
     return x * len(counts)
 
 
 @mended(count_words)
 def count_words_in_a_dict(x):
-    counts = collections.defaultdict(int, a=1, b=2)
+    counts = collections.OrderedDict(a=1, b=2).copy()
     return x * len(counts)
 
 
@@ -79,18 +79,24 @@ def refuse(x):
 @example("instruction not captured")
 def except_star(x):
     try:
-        raise ValueError
-    except* ValueError:
-        x = x + 2
+        try:
+            raise ExceptionGroup("two", [ValueError(), KeyError()])
+        except* ValueError:
+            x = x + 2
+    except* KeyError:
+        x = x * 2
     return x
 
 
 @mended(except_star)
 def except_plain(x):
-    try:
-        raise ValueError
-    except ValueError:
-        x = x + 2
+    for error in (ValueError(), KeyError()):
+        try:
+            raise error
+        except ValueError:
+            x = x + 2
+        except KeyError:
+            x = x * 2
     return x
 
 

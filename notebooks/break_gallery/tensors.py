@@ -39,17 +39,17 @@ def dense_product(matrix, x):
 
 
 @example("tensor attribute")
-def count_writes(x):
-    y = x.clone()
-    y += 1
-    return y, y._version
+def flatten(x):
+    y = x.view(-1)
+    shares_memory = y._base is x
+    return y + 1, shares_memory
 
 
-@mended(count_writes)
-def count_writes_here(x):
-    y = x.clone()
-    y += 1
-    return y, 1
+@mended(flatten)
+def flatten_known(x):
+    y = x.view(-1)
+    shares_memory = True
+    return y + 1, shares_memory
 
 
 @example("tensor attribute write")

@@ -373,3 +373,14 @@ def lr_schedule_and_state():
         return x * torch.clamp(step / 10, max=1.0)
 
     return forward, [step]
+
+
+@example("torch.* with callables", X, also=[(-X.abs(),), (X.abs(),)])
+def cond(x):
+    return torch.cond(x.sum() > 0, lambda t: t * 2, lambda t: t - 1, (x,))
+
+
+@example("torch.* with callables", make=True)
+def cond_with_weights():
+    first, second = (seeded(lambda: nn.Linear(3, 3)) for _ in range(2))
+    return lambda x: torch.cond(x.mean() > 0, lambda t: first(t) + 1, lambda t: second(t).relu(), (x,))

@@ -2,6 +2,7 @@
 
 import torch
 from torch.overrides import _pop_mode_temporarily
+from torch.utils._device import DeviceContext
 
 STATES = torch._C._TorchFunctionState
 
@@ -44,6 +45,16 @@ def call_torch_function(function, overloaded, types, args, *kwargs):
         if result is not NotImplemented:
             return result
     return NotImplemented
+
+
+def enter_device(device):
+    """`with torch.device(...)`."""
+    torch._C._push_on_torch_function_stack(DeviceContext(device))
+    return device
+
+
+def exit_device(device, *exception):
+    torch._C._pop_torch_function_stack()
 
 
 POLYFILLS = {

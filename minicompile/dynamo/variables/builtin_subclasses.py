@@ -11,7 +11,7 @@ import collections
 from ..builder import wraps_if
 from ..source import CallSource, ItemSource
 from .base import can_change, unsupported
-from .constant import ConstantVariable
+from .constant import NONE, ConstantVariable
 from .descriptors import type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
@@ -72,7 +72,9 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         if self.base_type in IMMUTABLE:
             return tx.build(None)
         if self.base_type is collections.defaultdict:
-            unsupported("subclass of a builtin", f"making a {self.cls.__name__} during capture")
+            if self.value is not None:
+                unsupported("subclass of a builtin", f"`__init__` of {self}, which exists already")
+            base.factory, args = (args[0].realize() if args else NONE), args[1:]
         if self.base_type in (list, set, collections.deque):
             base.call_method(tx, "clear", [], {})
         if args or kwargs:
@@ -121,6 +123,10 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         if self.base_type not in IMMUTABLE:
             codegen.temporaries[self.contents] = codegen.temporaries[self]  # they are one object at run time
             self.contents.replay(codegen)
+        if self.base_type is collections.defaultdict:
+            codegen(self.contents.factory)
+            codegen(self)
+            codegen.store_attr("default_factory")
 
     def children(self):
         return self.contents.children() if self.contents is not None else ()

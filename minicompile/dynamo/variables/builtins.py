@@ -19,6 +19,7 @@ from ..polyfills import tensors
 from ..source import AttrSource
 from . import (
     autograd_functions,
+    branches,
     container_copies,
     conversions,
     copies,
@@ -52,6 +53,7 @@ HANDLERS = {
     **copies.HANDLERS,
     **questions.HANDLERS,
     **autograd_functions.HANDLERS,
+    **branches.HANDLERS,
     **higher_order.HANDLERS,
     **tensor_subclasses.HANDLERS,
     **numpy_arrays.HANDLERS,

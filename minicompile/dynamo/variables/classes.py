@@ -166,6 +166,10 @@ class UserDefinedClassVariable(VariableTracker):
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""
+        from .torch_functions import make_typed_tensor
+
+        if isinstance(self.value, type(torch.FloatTensor)):
+            return make_typed_tensor(tx, self.value, args, kwargs)
         constant = id(self.value) in CONSTANT_CLASSES or issubclass(self.value, FOLDED_CLASSES)
         if constant and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)

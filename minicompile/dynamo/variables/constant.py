@@ -271,18 +271,13 @@ def boolean(value):
 @wraps(int)
 def wrap_int(output, value, source):
     """A constant, or a graph input where the number changes from call to call."""
-    symbol = output.sizes.integer(value, source) if source is not None else None
-    if symbol is None:
-        return wrap_constant(output, value, source)
-    from .symbolic import SymNodeVariable
-
-    output.guard("type", source, int)
-    node, _ = output.add_placeholder(value, symbol, source)
-    return SymNodeVariable(output, node, symbol, source, varies=source in output.varying)
+    if source is not None and output.sizes.is_changing_int(value, source):
+        return output.add_number(value, source)
+    return wrap_constant(output, value, source)
 
 
 @wraps(float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
-@wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)
+@wraps(torch.dtype, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)
 def wrap_constant(output, value, source):
     output.guard("equals", source, value)
     return ConstantVariable(value, source)

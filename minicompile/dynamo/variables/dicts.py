@@ -390,7 +390,7 @@ def wrap_dict(output, value, source):
         key_tracker = output.wrap(key, key_source).realize()
         element = output.lazy(element, element_source(source, values_list, key, index))
         items[hashable(output.current_translator, key_tracker)] = (key_tracker, element)
-    if type(value) is collections.defaultdict:
+    if isinstance(value, collections.defaultdict):
         factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
     tracker = DictVariable(items, source, type(value), factory)
     if source is not None and not spelled:

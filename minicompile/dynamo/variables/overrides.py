@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+from ..builder import wraps
 from ..guard_checks import ambient_state
 from ..polyfills import overrides
 from ..source import CallSource, ConstantSource
@@ -216,6 +217,20 @@ def modes_enabled(tx):
 def has_torch_function(tx, *values):
     """`has_torch_function((a, b))`, `has_torch_function_unary(a)` and `has_torch_function_variadic(a, b)`."""
     return tx.build(is_overridden(tx, *(value.realize() for value in values)))
+
+
+class DeviceVariable(ConstantVariable):
+    """A torch.device, which is a constant, and for `with` a mode."""
+
+    def call_method(self, tx, name, args, kwargs):
+        block = {"__enter__": overrides.enter_device, "__exit__": overrides.exit_device}.get(name)
+        return tx.inline(block, [self, *args]) if block is not None else super().call_method(tx, name, args, kwargs)
+
+
+@wraps(torch.device)
+def wrap_device(output, value, source):
+    output.guard("equals", source, value)
+    return DeviceVariable(value, source)
 
 
 HANDLERS = {

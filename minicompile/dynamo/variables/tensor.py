@@ -23,6 +23,7 @@ from ..source import AttrSource, CallSource
 from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, type_lookup
 from .overrides import dispatch, is_overridden
+from .tensor_state import fits_as_gradient, read_gradient, read_version, write_data
 from .text import format_number
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
@@ -82,8 +83,8 @@ class TensorVariable(VariableTracker):
             return graph_call(tx, getattr, [self, tx.build(name)], {})
         if name == "__class__":
             return tx.build(self.cls)
-        if name == "grad":
-            return self.gradient(tx)
+        if name in STATE:
+            return STATE[name](tx, self)
         if name == "grad_fn" and (not self.fake.requires_grad or self.source is None and self.fake.is_leaf):
             return tx.build(None)
         if callable(getattr(torch.Tensor, name, None)):
@@ -123,19 +124,6 @@ class TensorVariable(VariableTracker):
             if graph_input.fake.untyped_storage()._cdata == storage and not is_symbolic(offset):
                 tx.guard("equals", CallSource(graph_input.source, torch.Tensor.storage_offset), offset)
 
-    def gradient(self, tx):
-        """`.grad` of an input: None, or the tensor that is there now."""
-        if self.source is None:
-            unsupported("tensor attribute", "`.grad` of a tensor made in the graph")
-        value = tx.output.input_value(self)
-        return tx.output.wrap(value.grad, AttrSource(self.source, "grad")).realize()
-
-    def fits_as_gradient(self, value):
-        """Whether `self.grad = value` is without complaint."""
-        if not isinstance(value, TensorVariable):
-            return value.is_python_constant() and value.as_python_constant() is None
-        return all(getattr(value.fake, name) == getattr(self.fake, name) for name in ("shape", "dtype", "device"))
-
     def own_attribute(self, tx, name):
         """What the user put on this very tensor (`tensor.__dict__`), or None; guarded either way."""
         if self.source is None:
@@ -157,8 +145,10 @@ class TensorVariable(VariableTracker):
                 return
         if name == "requires_grad" and value.is_python_constant():
             return graph_call(tx, "requires_grad_", [self, value], {}, op="call_method")
-        if name == "grad" and self.source is not None and self.fits_as_gradient(value):
+        if name == "grad" and self.source is not None and fits_as_gradient(self, value):
             return tx.side_effects.store_attr(self, name, value)
+        if name == "data":
+            return write_data(tx, self, value)
         if hasattr(torch.Tensor, name):
             unsupported("tensor attribute write", f"`tensor.{name} = ...` changes the tensor outside the graph")
         tx.side_effects.store_attr(self, name, value)
@@ -305,6 +295,7 @@ CONSTANT_ATTRIBUTES = {
     "names": lambda t: t.names,
 }
 GRAPH_ATTRIBUTES = {"T", "mT", "H", "mH", "real", "imag", "data"}
+STATE = {"grad": read_gradient, "_version": read_version}
 METADATA_METHODS = {
     *("size dim ndimension numel nelement element_size stride storage_offset is_contiguous is_floating_point".split()),
     *("is_complex is_signed is_conj is_neg get_device is_inference is_shared type_as_string".split()),

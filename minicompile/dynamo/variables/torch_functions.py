@@ -244,16 +244,29 @@ def _autograd_grad(tx, outputs, inputs, *args, **kwargs):
 
 def make_tensor(tx, *args, **kwargs):
     """`torch.Tensor(2, 3)`, `torch.Tensor([2, 3])` and `torch.Tensor(tensor)`."""
+    return make_legacy_tensor(tx, torch.get_default_dtype(), None, args, kwargs)
+
+
+def make_legacy_tensor(tx, dtype, only, args, kwargs):
+    """What the old constructors make.  only: the dtype of tensors that they take, or None for any."""
     args = [a.realize() for a in args]
-    if len(args) == 1 and isinstance(args[0], TensorVariable) and not kwargs:
+    if len(args) == 1 and isinstance(args[0], TensorVariable) and not kwargs and only in (None, args[0].fake.dtype):
         return graph_call(tx, torch.ops.aten.alias.default, args, {})
     if kwargs or any(not a.is_python_constant() for a in args):
         unsupported(
             "operator argument", "torch.Tensor() of an unknown value, or on a device", "use torch.tensor or torch.empty"
         )
     if len(args) == 1 and args[0].python_type() in (list, tuple):
-        return graph_call(tx, torch.tensor, args, {"dtype": tx.build(torch.get_default_dtype())})
-    return graph_call(tx, torch.empty, [tx.build_list(args)], {})
+        return graph_call(tx, torch.tensor, args, {"dtype": tx.build(dtype)})
+    sizes = args[0] if args and args[0].python_type() is torch.Size else tx.build_list(args or [tx.build(0)])
+    return graph_call(tx, torch.empty, [sizes], {"dtype": tx.build(dtype)})
+
+
+def make_typed_tensor(tx, cls, args, kwargs):
+    """`torch.FloatTensor(...)`, `torch.LongTensor(...)`: the class is a name for tensors of this dtype."""
+    if cls.is_cuda or cls.is_sparse:
+        unsupported("class written in C", f"{cls.__name__}() makes a tensor of another device or layout")
+    return make_legacy_tensor(tx, cls.dtype, cls.dtype, args, kwargs)
 
 
 def make_parameter(tx, data=None, requires_grad=TRUE):
@@ -286,10 +299,6 @@ def _recurrent(function):
         return graph_call(tx, function, args, kwargs)
 
     return handler
-
-
-def _get_default_device(tx):
-    return tx.build(torch.get_default_device())
 
 
 def _assert(tx, condition, message=None):
@@ -326,7 +335,6 @@ HANDLERS = {
         for name, method in tensors.METHODS.items()
     },
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
-    torch.get_default_device: _get_default_device,
     torch._assert: _assert,
     torch._check: _check,
     torch.compiler.is_compiling: _constant(True),

@@ -1,0 +1,63 @@
+"""What a tensor is beside elements and metadata: its gradient, how often it was written, and `.data = ...`.
+
+Goes in: reads and writes of `.grad`, `._version` and `.data`.  Comes out: the tensor's gradient as an input of its own;
+the version as a symbolic number, so that it is no guard; and an exchange of the memory as a node of the graph.
+Mirrors parts of `torch/_dynamo/variables/tensor.py`.  Taught in chapter 06.
+"""
+
+import operator
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from ..break_kinds import break_error
+from ..source import AttrSource
+from .base import unsupported
+
+
+def read_gradient(tx, tensor):
+    """`.grad` of an input: None, or the tensor that is there now."""
+    if tensor.source is None:
+        unsupported("tensor attribute", "`.grad` of a tensor made in the graph")
+    with torch._C.DisableTorchFunction():
+        gradient = tx.output.input_value(tensor).grad
+    return tx.output.wrap(gradient, AttrSource(tensor.source, "grad")).realize()
+
+
+def fits_as_gradient(tensor, value):
+    """Whether `tensor.grad = value` is without complaint."""
+    if not issubclass(value.python_type(), torch.Tensor):
+        return value.is_python_constant() and value.as_python_constant() is None
+    return all(getattr(value.fake, name) == getattr(tensor.fake, name) for name in ("shape", "dtype", "device"))
+
+
+def read_version(tx, tensor):
+    """How often the memory was written: of an input so often as before the graph, and as the program did since."""
+    if tensor.fake.is_inference():
+        unsupported("tensor attribute", "an inference tensor has no version")
+    if tensor.source is None:
+        storages = {each.fake.untyped_storage()._cdata for each in tx.output.tensor_inputs()}
+        if tensor.fake.untyped_storage()._cdata in storages:
+            unsupported("tensor attribute", "`._version` of a view of an input")
+        return tx.build(tensor.fake._version)
+    if tensor not in tx.output.first_versions:
+        value = tx.output.input_value(tensor)._version
+        tx.output.first_versions[tensor] = tx.output.add_number(value, AttrSource(tensor.source, "_version"))
+    return tx.call(operator.add, tx.output.first_versions[tensor], tx.build(tensor.fake._version))
+
+
+def set_data(tensor, value):
+    """As the graph calls it.  A functional graph cannot hold it, so such a graph is run by eager."""
+    if isinstance(tensor, FunctionalTensor):
+        raise break_error("tensor attribute write", "the graph exchanges the memory of a tensor that it was given")
+    tensor.data = value
+
+
+def write_data(tx, tensor, value):
+    """`tensor.data = value`: the tensor stays, its memory is another's from now on."""
+    from .tensor import graph_call
+
+    if tensor.source is None or not issubclass(value.python_type(), torch.Tensor):
+        unsupported("tensor attribute write", "`tensor.data = ...` of a tensor made in the graph")
+    graph_call(tx, set_data, [tensor, value], {})
+    tx.output.with_other_memory.add(tensor.source)

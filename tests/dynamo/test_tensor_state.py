@@ -1,0 +1,195 @@
+"""Devices, old constructors, versions, `.data`, branches on data: what torch.compile captures whole, and so do we."""
+
+import collections
+import threading
+
+import pytest
+import torch
+
+import minicompile
+from minicompile.testing import check, differences
+
+X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+
+
+def whole(fn, *args, backend="eager", **options):
+    compiler = lambda f: minicompile.compile(f, backend=backend, fullgraph=True)
+    return check(fn, *args, compiler=compiler, graphs=1, graph_breaks=0, **options)
+
+
+# --- devices ------------------------------------------------------------------------------------------
+def test_a_device_as_a_block():
+    def run(x):
+        with torch.device("meta") as device:
+            made, like = torch.ones(3), torch.ones_like(x)
+            inside = torch.get_default_device()
+        return made.device, like + 1, str(device), inside, torch.get_default_device(), torch.zeros(2)
+
+    whole(run, X)
+
+
+def test_the_default_device():
+    def switch(x):
+        before = torch.get_default_device()
+        torch.set_default_device("meta")
+        made = torch.ones(3)
+        torch.set_default_device(None)
+        return x + torch.ones(3), made.device, before, torch.get_default_device()
+
+    whole(switch, X)
+
+    def make(x):
+        return torch.ones(3).device, torch.get_default_device()
+
+    compiled = minicompile.compile(make, backend="eager", fullgraph=True)
+    assert str(compiled(X)[0]) == "cpu"
+    torch.set_default_device("meta")
+    try:
+        assert [str(d) for d in compiled(X)] == ["meta", "meta"]
+    finally:
+        torch.set_default_device(None)
+    assert str(compiled(X)[0]) == "cpu"
+
+
+def test_a_default_device_that_stays():
+    def switch(x):
+        torch.set_default_device("meta")
+        return x + 1
+
+    try:
+        minicompile.compile(switch, backend="eager", fullgraph=True)(X)
+        assert str(torch.ones(1).device) == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert torch._C._len_torch_function_stack() == 0
+
+
+LOCAL = threading.local()
+
+
+def test_a_threads_own_values():
+    def run(x):
+        count = getattr(LOCAL, "count", 0)
+        LOCAL.count = count + 1
+        return x + count, hasattr(LOCAL, "other")
+
+    compiled = minicompile.compile(run, backend="eager", fullgraph=True)
+    assert [compiled(X)[0].equal(X + k) for k in range(3)] == [True] * 3 and LOCAL.count == 3
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(compiled(X)[0].equal(X)))
+    thread.start()
+    thread.join()
+    assert seen == [True] and LOCAL.count == 3
+
+
+# --- old constructors -----------------------------------------------------------------------------------
+def test_old_constructors():
+    def run(x):
+        empty = torch.FloatTensor(4, 3).zero_()
+        lists = torch.FloatTensor([1, 2, 3]), torch.LongTensor([[1, 2]]), torch.Tensor([1]), torch.BoolTensor([True])
+        same = torch.FloatTensor(x)
+        same.add_(1)
+        return empty, lists, same, torch.DoubleTensor(torch.Size([0, 2])), torch.IntTensor().shape, x
+
+    whole(run, X)
+
+
+def test_old_constructors_refuse_other_dtypes():
+    def run(x):
+        try:
+            return torch.LongTensor(x)
+        except TypeError as error:
+            return "expected" in str(error), x + 1
+
+    check(run, X, compiler=lambda f: minicompile.compile(f, backend="eager"))
+
+
+# --- versions and memory --------------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_versions(backend):
+    def run(x):
+        before = x._version
+        x.add_(1).mul_(2)
+        y = x + 1
+        y.relu_()
+        return x * (x._version - before), y._version, x._version
+
+    compiled, x = minicompile.compile(run, backend=backend, fullgraph=True), X.clone()
+    for _ in range(3):
+        before, expected = x._version, x.add(1).mul(2)
+        result, of_y, of_x = compiled(x)
+        assert result.equal(expected * 2) and of_y == 1 and of_x == before + 2
+    assert minicompile.record.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_other_memory(backend):
+    def run(x, p):
+        x.data = x * 2
+        p.data = p.data[:2] + 1
+        return x + 1, p * 2, x
+
+    results = []
+    for function in (run, minicompile.compile(run, backend=backend, fullgraph=True)):
+        x, p, alias = X.clone(), torch.nn.Parameter(torch.arange(3.0)), None
+        alias, held = x.view(-1), p
+        y, z, same = function(x, p)
+        z.sum().backward()
+        assert same is x and held is p
+        results.append((y, z.detach(), x, alias, p.detach(), p.grad))
+    assert not differences(*results)
+
+
+# --- branches on data -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_cond(backend):
+    def run(x, w, v):
+        y = torch.cond(x.sum() > 0, lambda t: (t * w, t.sum()), lambda t: (t - v, t.mean()), (x,))
+        return y[0] * 2 + y[1]
+
+    w, v = (torch.full((3,), k, requires_grad=True) for k in (2.0, 3.0))
+    check(
+        run,
+        X.abs(),
+        w,
+        v,
+        also=[(-X.abs(), w, v), (X.abs() * 2, w, v)],
+        compiler=lambda f: minicompile.compile(f, backend=backend, fullgraph=True),
+        graph_breaks=0,
+    )
+    assert minicompile.record.stats()["graphs"] == 1
+
+
+def test_cond_of_a_known_predicate():
+    def run(x, flag):
+        return torch.cond(flag, lambda t: t + 1, lambda t: t - 1, (x,)), torch.cond(
+            x.shape[0] > 3, torch.sin, torch.cos, (x,)
+        )
+
+    check(run, X, True, also=[(X, False)], compiler=lambda f: minicompile.compile(f, backend="eager", fullgraph=True))
+
+
+# --- subclasses of defaultdict ------------------------------------------------------------------------------
+class Registry(collections.defaultdict):
+    def __init__(self):
+        super().__init__(list)
+
+    def register(self, key, value):
+        self[key].append(value)
+        return value
+
+
+def test_a_subclass_of_defaultdict():
+    def run(x, existing):
+        made = Registry()
+        made.register("a", x)
+        made.register("a", x + 1)
+        existing["new"].append(x)
+        return made["a"][1] * len(made["a"]), len(made["b"]), made, existing["old"], made.default_factory is list
+
+    existing = Registry()
+    existing.register("old", 1)
+    minicompile.reset()
+    compiled = minicompile.compile(run, backend="eager", fullgraph=True)
+    expected, found = run(X, existing), compiled(X, existing)
+    assert not differences(expected, found) and type(found[2]) is Registry and len(existing["new"]) == 2
