@@ -15,7 +15,7 @@ HOLDS, FAILS, FIRST = "holds", "fails", "fails first"
 FILLS = {HOLDS: "#e7f1f8", FAILS: "#f7d9c8", FIRST: style.STAGE_COLOURS["codegen"]}
 SIZE, LINE, INDENT = 12, 24, 22
 CHARACTER = SIZE * 0.605  # width of one in the mono font
-LONGEST = 74
+LONGEST_LABEL = 40
 
 
 @dataclasses.dataclass
@@ -91,11 +91,17 @@ class GuardTree:
         return draw_guards(self)._repr_mimebundle_(include, exclude)
 
 
+def short(label):
+    """The end of a long name says more than its beginning."""
+    return label if len(label) <= LONGEST_LABEL else "…" + label[1 - LONGEST_LABEL :]
+
+
 def boxes(facts, room):
     """Facts in lines: a new line where the next box would not fit into `room` pixels."""
     lines, used = [[]], 0
+    longest = int((room - 14) / CHARACTER)
     for text, state in facts:
-        text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+        text = text if len(text) <= longest else text[: longest - 1] + "…"
         width = len(text) * CHARACTER + 14
         if lines[-1] and used + width > room:
             lines.append([])
@@ -107,7 +113,7 @@ def boxes(facts, room):
 
 def draw_guards(tree, title="What is asked before the compiled code runs again"):
     """A line for each value, indented under the value that it is read from; a box for each fact about it."""
-    rows = list(tree.rows())
+    rows = [(depth, short(label), facts) for depth, label, facts in tree.rows()]
     labels = max(depth * INDENT + len(label) * CHARACTER for depth, label, _ in rows)
     left, width = 16 + labels + 18, PAGE
     placed = [(depth, label, boxes(facts, width - left - 16)) for depth, label, facts in rows]
