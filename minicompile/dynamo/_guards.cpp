@@ -19,10 +19,10 @@
 #include "_torch_state.h"
 
 #define OPERATIONS(each)                                                                                      \
-    each(ATTRIBUTE) each(CODE) each(ITEM) each(CALL) each(CLASS) /* these and the sizes read */    \
+    each(ATTRIBUTE) each(CODE) each(DEFAULTS) each(ITEM) each(CALL) each(CLASS) /* these and the sizes read */    \
     each(SIZE) each(STRIDE) each(STORAGE_OFFSET)                                                              \
     each(TYPE) each(IS) each(SAME) each(EQUALS) each(LENGTH) each(KEYS) each(HAS_KEY) each(LACKS_KEY)         \
-    each(LACKS_ATTRIBUTE) each(PLAIN_CALL) each(TENSOR) each(DISTINCT) each(ASK)
+    each(LACKS_ATTRIBUTE) each(CLASS_LACKS) each(PLAIN_CALL) each(TENSOR) each(DISTINCT) each(ASK)
 #define NAME_AND_COMMA(name) name,
 enum Operation { OPERATIONS(NAME_AND_COMMA) };
 
@@ -97,6 +97,11 @@ read_value(Step &step, PyObject **registers)
     case CODE:
         found = PyFunction_Check(value) ? Py_NewRef(PyFunction_GET_CODE(value))
                                         : read_attribute(value, &step.operand, &step.place);
+        break;
+    case DEFAULTS:
+        found = PyFunction_Check(value) && PyFunction_GET_DEFAULTS(value) != NULL
+            ? Py_NewRef(PyFunction_GET_DEFAULTS(value))
+            : read_attribute(value, &step.operand, &step.place);
         break;
     case ITEM:
         found = read_item(value, &step.operand, step.number, &step.place);
@@ -176,6 +181,8 @@ run_step(Step &step, PyObject **registers)
         return found < 0 ? -1 : !found;
     case LACKS_ATTRIBUTE:
         return lacks_attribute(value, operand);
+    case CLASS_LACKS:
+        return class_lacks(value, operand, &step.place);
     case PLAIN_CALL:
         return plain_call(value, step.details->places);
     case TENSOR:
@@ -246,7 +253,7 @@ set_step(Step &step, PyObject *description)
     Py_ssize_t n = PyTuple_GET_SIZE(list);
     if (n > 0 || step.operation == TENSOR || step.operation == ASK || step.operation == PLAIN_CALL)
         step.details.reset(new Details());
-    if (step.operation == ATTRIBUTE || step.operation == CODE)
+    if (step.operation <= DEFAULTS || step.operation == CLASS_LACKS)
         PyUnicode_InternInPlace(&step.operand);
     for (Py_ssize_t i = 0; i < n; i++)
         step.details->registers.push_back((int)PyLong_AsLong(PyTuple_GET_ITEM(list, i)));

@@ -25,9 +25,10 @@ struct DictEntry { /* PyDictUnicodeEntry: where `kind` is not 0, for then the ke
     PyObject *key, *value;
 };
 
-struct Place {
-    uint32_t index;    /* in the entries of a dict */
-    uint32_t version;  /* of the type whose attributes of this name are known to be in the instances' dicts */
+struct Place { /* where a step found its value; all 0: nowhere yet */
+    uint32_t index;   /* in the entries of a dict */
+    uint32_t version; /* of the type of which we know: its instances have this name in their dicts; or, with `kept`, ... */
+    PyObject *kept;   /* ... it has this itself under this name (borrowed: a type of another version may have let it go) */
 };
 
 static inline DictEntry *
@@ -121,14 +122,51 @@ look_attribute_up(PyObject *object, PyObject *name, Place *place)
     bool plain = base->tp_getattro == PyObject_GenericGetAttr || type == &PyModule_Type;
     bool in_dict = found != NULL && plain && instance_dict(object) != NULL && _PyType_Lookup(type, name) == NULL;
     place->version = in_dict ? type->tp_version_tag : 0;
+    place->kept = NULL;
     return found;
+}
+
+/* A type changes its version with everything that a look-up in it or in its bases could find: CPython's own caches
+ * rely on it.  No two types ever have one version, and 0 is none. */
+static inline bool
+is_version(const Place *place, PyObject *type)
+{
+    return place->version != 0 && place->version == ((PyTypeObject *)type)->tp_version_tag;
+}
+
+static inline PyObject * /* new reference */
+read_class_attribute(PyObject *cls, PyObject *name, Place *place)
+{
+    if (place->kept != NULL && is_version(place, cls))
+        return Py_NewRef(place->kept);
+    PyObject *found = PyType_Type.tp_getattro(cls, name);
+    bool itself = found != NULL && found == _PyType_Lookup((PyTypeObject *)cls, name);
+    place->version = itself ? ((PyTypeObject *)cls)->tp_version_tag : 0;
+    place->kept = itself ? found : NULL;
+    return found;
+}
+
+static inline int /* neither it nor its bases have the name, nor has a metaclass */
+class_lacks(PyObject *cls, PyObject *name, Place *place)
+{
+    if (!PyType_Check(cls))
+        return 0;
+    bool plain = Py_IS_TYPE(cls, &PyType_Type);
+    if (plain && is_version(place, cls))
+        return 1;
+    bool lacks = _PyType_Lookup((PyTypeObject *)cls, name) == NULL
+        && (plain || _PyType_Lookup(Py_TYPE(cls), name) == NULL);
+    place->version = lacks ? ((PyTypeObject *)cls)->tp_version_tag : 0;
+    return lacks;
 }
 
 static inline PyObject * /* new reference; a `__getattr__` in Python is not asked for what is missing */
 read_attribute(PyObject *object, PyObject **name, Place *place)
 {
+    if (Py_IS_TYPE(object, &PyType_Type))
+        return read_class_attribute(object, *name, place);
     PyObject *dict = instance_dict(object);
-    if (dict != NULL && place->version != 0 && place->version == Py_TYPE(object)->tp_version_tag) {
+    if (dict != NULL && place->kept == NULL && is_version(place, (PyObject *)Py_TYPE(object))) {
         PyObject *found = find_in_dict(dict, name, &place->index);
         if (found != NULL)
             return Py_NewRef(found);

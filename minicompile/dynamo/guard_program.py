@@ -28,9 +28,11 @@ DIRECT = {  # kind of guard -> operation on the value and what is expected
     "has_key": _guards.HAS_KEY,
     "lacks_key": _guards.LACKS_KEY,
     "lacks_attribute": _guards.LACKS_ATTRIBUTE,
+    "class_lacks": _guards.CLASS_LACKS,
     "plain_call": _guards.PLAIN_CALL,
     "tensor": _guards.TENSOR,
 }
+ATTRIBUTES = {"__code__": _guards.CODE, "__defaults__": _guards.DEFAULTS}  # that have an operation of their own
 SIZES = {"shape": _guards.SIZE, "stride": _guards.STRIDE, "storage_offset": _guards.STORAGE_OFFSET}
 
 
@@ -82,8 +84,7 @@ class ProgramWriter:
             return self.read(source, _guards.ATTRIBUTE, cell, "cell_contents")
         parent = self.value(source.parent)
         if isinstance(source, AttrSource):
-            operation = _guards.CODE if source.attribute == "__code__" else _guards.ATTRIBUTE
-            return self.read(source, operation, parent, source.attribute)
+            return self.read(source, ATTRIBUTES.get(source.attribute, _guards.ATTRIBUTE), parent, source.attribute)
         if isinstance(source, ItemSource):
             return self.read(source, _guards.ITEM, parent, source.key)
         if isinstance(source, SizeSource):
