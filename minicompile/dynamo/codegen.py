@@ -233,6 +233,18 @@ class PyCodegen:
         self.load_const(name)
         self.delete_subscr() if deleted else self.store_subscr()
 
+    def draws(self, draws):
+        """Instructions that draw random numbers into locals; they go in front of all others."""
+        head = PyCodegen(self.output, self.code)
+        for source, generator, method, arguments in draws:
+            head.load_source(generator)
+            head.load_attr(method)
+            for argument in arguments:
+                head.load_const(argument)
+            head.call_function(len(arguments))
+            head.store_fast(source.local)
+        return head.instructions
+
     # --- the graph call -----------------------------------------------------------------------------
     def graph_call(self, compiled, inputs):
         """Instructions that call the compiled graph and keep its outputs; they go in front of all others."""

@@ -67,6 +67,7 @@ class SymbolicSizes:
     def __init__(self, dynamic, history, varying):
         self.dynamic, self.history, self.varying = dynamic, history, varying
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        self.unknown = set()  # symbols that no guard can ask for
         self.sources = {}  # symbol -> the Source of its first appearance
         self.inputs = []  # (source, fake tensor) with at least one symbolic size, or (source, SymInt)
         self.promised = []  # (source, fake tensor, dimension) that the user wants symbolic
@@ -124,6 +125,22 @@ class SymbolicSizes:
         symbol = self.env.create_symintnode(expression, hint=value, source=symbol_source)
         self.remember(symbol, source)
         return symbol
+
+    def drawn(self, value, source):
+        """A symbol for a number, int or float, that no guard can ask for."""
+        name = SymbolSource(source)
+        symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
+        make = self.env.create_symfloatnode if isinstance(value, float) else self.env.create_symintnode
+        self.sources[symbol] = source
+        self.unknown.add(symbol)
+        return make(symbol, hint=value, source=name)
+
+    def knows(self, expression):
+        return self.unknown.isdisjoint(expression.free_symbols)
+
+    def has_asked_for_unknown(self):
+        """Whether some operator took a drawn number for what it was during capture."""
+        return bool(self.unknown) and not all(self.knows(g.expr) for g in self.env.guards if g.expr is not True)
 
     def remember(self, size, source):
         if is_symbolic(size) and size.node._expr.is_symbol:  # `expr` is what ShapeEnv has replaced it by since

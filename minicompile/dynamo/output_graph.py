@@ -65,6 +65,7 @@ class OutputGraph:
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
         self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
+        self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
@@ -137,6 +138,14 @@ class OutputGraph:
         self.guard("type", source, int)
         node, _ = self.add_placeholder(value, symbol, source)
         return SymNodeVariable(self, node, symbol, source, varies=source in self.varying)
+
+    def add_draw(self, generator, method, arguments, example):
+        """A number that the new bytecode draws from a random generator, at `generator`, in front of all else."""
+        from .variables.random_numbers import DrawSource, drawn_number
+
+        source = DrawSource(len(self.draws))
+        self.draws.append((source, generator, method, arguments))
+        return drawn_number(self, source, example)
 
     def add_placeholder(self, value, fake, source):
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_")

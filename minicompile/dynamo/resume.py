@@ -34,17 +34,19 @@ def finish(tx, codegen):
     Returns what belongs at the end of the code: where an exception from the graph goes.
     """
     output = tx.output
-    if output.assumed is not None and output.changed_inputs():  # the frame could not run again
+    if output.assumed is not None and (output.changed_inputs() or output.draws):  # the frame could not run again
         raise RestartAnalysis(*output.assumed)
     tx.side_effects.replay(codegen)
     codegen.fill_new_objects()
+    draws = codegen.draws(output.draws)
     if not output.has_operations():
+        codegen.instructions[:0] = draws
         return []
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call = codegen.graph_call(compiled, inputs)
     changed = output.changed_inputs()
-    if any(has_no_version(tx.output, graph_input) for graph_input in changed):
-        codegen.instructions[:0] = call
+    if draws or any(has_no_version(tx.output, graph_input) for graph_input in changed):
+        codegen.instructions[:0] = draws + call
         return []
     before = _versions(tx, changed)
     before.store_fast("__versions")

@@ -5,6 +5,7 @@ Goes in: a class that capture met.  Comes out: attributes by the metaclass proto
 Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Taught in chapter 06.
 """
 
+import _random
 import enum
 import types
 
@@ -244,7 +245,7 @@ def wrap_new(output, value, source):
 
 def new_object(tx, base, cls, args, kwargs):
     """`base.__new__(cls, *args, **kwargs)` for a `base` written in C: an object without attributes yet."""
-    from . import builtin_subclasses, exceptions, tensor_subclasses
+    from . import builtin_subclasses, exceptions, random_numbers, tensor_subclasses
 
     if can_change(cls) and type_lookup(cls, "__del__") is not None:
         unsupported("object with a finalizer", f"{cls.__name__} defines __del__, which runs when an object dies")
@@ -252,6 +253,8 @@ def new_object(tx, base, cls, args, kwargs):
         return new_plain_object(tx, cls, args, kwargs)
     if issubclass(base, BaseException):
         return exceptions.new_exception(tx, cls, args)
+    if base is _random.Random:
+        return random_numbers.new_random(tx, cls)
     if base is torch._C.TensorBase:
         return tensor_subclasses.new_tensor(tx, cls, args, kwargs)
     if base in builtin_subclasses.BASES:

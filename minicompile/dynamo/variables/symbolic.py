@@ -44,16 +44,20 @@ class SymNodeVariable(VariableTracker):
         return PYTHON_TYPES[type(self.symbol)]
 
     def is_python_constant(self):
-        return not self.varies  # whoever asks for it gets it, guarded
+        return not self.varies and self.output.sizes.knows(self.symbol.node.expr)  # who asks gets it, guarded
 
     def as_python_constant(self):
         if is_question():
             return self.python_type()(self.symbol.node.hint)
-        if self.varies:
-            unsupported("value that varies in a loop", f"{self.source.name} is another number at each break")
+        self.check_known()
         value = self.python_type()(self.symbol)
         self.output.sizes.locate(self.output.user_location)
         return value
+
+    def check_known(self):
+        if self.varies or not self.output.sizes.knows(self.symbol.node.expr):
+            name = self.source.name if self.source is not None else self.node.name
+            unsupported("value that varies in a loop", f"{name} is another number each time")
 
     def known(self):
         """The number, as a constant: a guard from here on."""
@@ -69,6 +73,8 @@ class SymNodeVariable(VariableTracker):
         return self.node
 
     def truth(self, tx):
+        if not self.output.sizes.knows(self.symbol.node.expr):
+            self.check_known()
         number = self.symbol if type(self.symbol) is torch.SymBool else self.symbol != 0
         truth = bool(number)
         self.output.sizes.locate(self.output.user_location)

@@ -1,0 +1,113 @@
+"""Python's random numbers: those of a generator that the program makes are known, those of an existing one are drawn.
+
+Goes in: `random.Random(seed)` made by the program; `random.random()`, `random.randint(1, 6)`, ... of an existing one.
+Comes out: constants; or numbers that are another at each call.  The new bytecode draws these in front of the graph, in
+the program's order, and gives them to it; who needs to know one breaks the graph.
+Mirrors RandomVariable in `torch/_dynamo/variables/user_defined.py`.  Taught in chapter 06.
+"""
+
+import _random
+import dataclasses
+import random
+
+from ..builder import wraps
+from ..source import RootSource
+from .base import unsupported
+from .functions import BuiltinMethodVariable
+from .objects import UserDefinedObjectVariable, placed
+from .symbolic import SymNodeVariable
+
+DRAWS = {"random", "getrandbits", "randrange", "randint", "_randbelow"}
+KNOWN = {"random", "getrandbits", "seed", "getstate", "setstate"}  # written in C
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawSource(RootSource):
+    """The number of a draw, in a local of the new bytecode.  It cannot be guarded."""
+
+    index: int
+
+    @property
+    def name(self):
+        return f"random_number_{self.index}"
+
+    @property
+    def local(self):
+        return f"__draw_{self.index}"
+
+    def reconstruct(self, codegen):
+        codegen.load_fast(self.local)
+
+
+class ExistingRandomVariable(UserDefinedObjectVariable):
+    """A generator of which nobody knows where it stands.  ahead: a copy that runs ahead of it, for examples."""
+
+    def __init__(self, cls, value, source):
+        super().__init__(cls, value, source)
+        self.ahead = random.Random()
+        self.ahead.setstate(value.getstate())
+
+    def var_getattr(self, tx, name):
+        return BuiltinMethodVariable(self, name) if name in DRAWS else super().var_getattr(tx, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        if name not in DRAWS:
+            return super().call_method(tx, name, args, kwargs)
+        if kwargs or not all(arg.is_python_constant() for arg in args):
+            unsupported("method written in C", f"`{name}` of a random generator, with unknown arguments")
+        arguments = [arg.as_python_constant() for arg in args]
+        try:
+            example = getattr(self.ahead, name)(*arguments)
+        except (TypeError, ValueError) as error:
+            tx.raise_python_exception(error)
+        return tx.output.add_draw(self.source, name, arguments, example)
+
+
+class NewRandomVariable(UserDefinedObjectVariable):
+    """A generator that the program makes: `state` is a real one."""
+
+    def __init__(self):
+        super().__init__(random.Random)
+        self.state = _random.Random(0)
+
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        name = descriptor.__name__
+        if name not in KNOWN:
+            return super().call_descriptor(tx, descriptor, args, kwargs)
+        if not tx.can_fold(None, args, kwargs) or name == "seed" and tx.is_none(args[0].realize()):
+            unsupported("method written in C", f"`{name}` of a random generator: the number is not known")
+        return tx.fold(getattr(self.state, name), args, kwargs)
+
+    def reconstruct(self, codegen):
+        codegen.push_function(random.Random.__new__)
+        codegen.load_const(random.Random)
+        codegen.call_function(1)
+
+    def fill(self, codegen):
+        codegen.push_function(_random.Random.setstate)
+        codegen(self)
+        codegen.load_const(self.state.getstate())
+        codegen.call_function(2)
+        codegen.pop_top()
+
+
+def new_random(tx, cls):
+    """`random.Random.__new__(cls, ...)`."""
+    if cls is not random.Random:
+        unsupported("class written in C", f"a {cls.__name__} draws random numbers in its own way")
+    made = NewRandomVariable()
+    tx.side_effects.new_object(made)
+    return made
+
+
+@wraps(random.Random)
+def wrap_random(output, value, source):
+    output.guard("type", source, random.Random)
+    return ExistingRandomVariable(random.Random, value, placed(value, source))
+
+
+def drawn_number(output, source, example):
+    """The tracker of a number that the new bytecode draws."""
+    symbol = output.sizes.drawn(example, source)
+    node, _ = output.add_placeholder(example, symbol, source)
+    return SymNodeVariable(output, node, symbol, source, varies=True)
