@@ -15,7 +15,7 @@ from torch import nn
 from ..builder import wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
-from ..source import AttrSource, ConstantSource, ItemSource
+from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from .base import VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute
 from .objects import UserDefinedObjectVariable, placed, share_attributes
@@ -219,11 +219,13 @@ class PythonModuleVariable(VariableTracker):
             tx.raise_observed(AttributeError, f"module '{self.name}' has no attribute '{name}'")
         if pending is not None:
             return pending
-        source = AttrSource(ConstantSource(self.value, self.name), name)
+        parent = ConstantSource(self.value, self.name)
+        computed = type(self.value) is not types.ModuleType and name not in vars(self.value)  # as in `torch._VF`
+        source = CallSource(parent, getattr, (name,)) if computed else AttrSource(parent, name)
         try:
             value = getattr(self.value, name)  # a module's `__getattr__` only imports something
         except AttributeError as error:
-            tx.guard("class_lacks", source.parent, name)
+            tx.guard("class_lacks", parent, name)
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(value, types.ModuleType) and vars(value).get("__name__") == f"{self.name}.{name}":
             return tx.build(value)  # a submodule under its own name stays
