@@ -87,3 +87,18 @@ def test_the_wrapper_reads_the_sizes_from_the_inputs():
     compiled(torch.randn(4, 6))
     source = str(minicompile.record.compilations[-1].artifacts("codegen")[0])
     assert "s0 = arg0.size(" in source and "int64_t n0" in source
+
+
+def test_a_row_that_is_needed_twice_is_kept():
+    """Of any length, also one longer than the first: each thread has a row of its own."""
+
+    def rows(x):
+        return torch.softmax(x * 2, -1)
+
+    compiled = minicompile.compile(rows, dynamic=True)
+    for shape in ((5, 7), (33, 1000), (4, 5000), (64, 9)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), rows(x))
+    assert minicompile.stats()["graphs"] == 1
+    sources = [source.kernels for source in minicompile.record.compilations[-1].artifacts("codegen")]
+    assert any("m_scratch<float, 0>(n1)" in text for text in sources)

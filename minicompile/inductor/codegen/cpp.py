@@ -189,10 +189,13 @@ class LoopKernel(ColumnReductions, LoopWriter):
                     for m in self.nodes
                     if m.inner
                 )
-                if later and isinstance(size, int) and size * width * 4 <= SCRATCH:
-                    name = f"row{len(self.scratch) + len(self.pending)}"
-                    self.line(f"{COMPUTE[node.body.dtype]} {name}[{size * width}];")
-                    self.pending[node.name] = name
+                if later and hint(size) * width * 4 <= SCRATCH:
+                    number, kind = len(self.scratch) + len(self.pending), COMPUTE[node.body.dtype]
+                    self.pending[node.name] = name = f"row{number}"
+                    if isinstance(size, int):
+                        self.line(f"{kind} {name}[{size * width}];")
+                    else:
+                        self.line(f"{kind}* __restrict {name} = m_scratch<{kind}, {number}>({self.size(size * width)});")
 
     def few_rows(self, trips):
         """One pass over long rows and few of them: the rows themselves are shared out among threads."""

@@ -55,6 +55,17 @@ _HEAD = r"""
 #define M_SIMD
 #endif
 
+// --- a row of a length that is known at run time only: each thread keeps one for each `number`
+template <typename T, int number> static T* m_scratch(int64_t length) {
+  static thread_local struct Row { T* data = nullptr; int64_t length = 0; ~Row() { delete[] data; } } row;
+  if (row.length < length) {
+    delete[] row.data;
+    row.data = new T[length];
+    row.length = length;
+  }
+  return row.data;
+}
+
 // --- types: half types are stored in 16 bits and computed in float
 struct bfloat16 { uint16_t bits; };
 M_INLINE float m_bits_float(uint32_t u) { float f; __builtin_memcpy(&f, &u, 4); return f; }
