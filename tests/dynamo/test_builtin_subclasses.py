@@ -9,6 +9,8 @@ import typing
 import torch
 from worlds import same
 
+import minicompile
+
 X = torch.tensor([1.0, 2.0, 3.0])
 
 
@@ -387,3 +389,27 @@ def test_a_key_nobody_asked_for_may_change():
         return f, [(X,), other, (X,), (X,)]
 
     same(program, recompiles=0)
+
+
+def test_what_a_derived_container_is_made_of():
+    class Row(list):
+        pass
+
+    class Table(dict):
+        pass
+
+    class Group(set):
+        pass
+
+    def program(x, items):
+        found = []
+        for cls in (Row, Table, Group):
+            for arguments in ((), ([],), (items, items), (items, 2, 3)):
+                try:
+                    found.append(len(cls(*arguments)))
+                except TypeError as error:
+                    found.append(str(error))
+        return x + 1, found
+
+    compiled = minicompile.compile(program, backend="eager")
+    assert compiled(torch.ones(2), [1, 2])[1] == program(torch.ones(2), [1, 2])[1]

@@ -840,3 +840,18 @@ def test_a_cached_function_that_sees_what_the_program_works_on_runs_at_its_turn(
         return x + count, items
 
     check(fn, X, [3], compiler=lambda f: minicompile.compile(f, backend="eager"), exact=True)
+
+
+def test_getters_made_by_the_program_are_getters_outside():
+    def program(x, items):
+        first, both = operator.itemgetter(0), operator.attrgetter("real", "imag")
+        split = operator.methodcaller("split", sep="k")
+        minicompile.graph_break()
+        return x * first(items), first, both, split, [first(items), both(2), split("akb"), {first: 1}[first]]
+
+    result, first, both, split, found = minicompile.compile(program, backend="eager")(torch.ones(2), [3, 4])
+    assert torch.equal(result, torch.full((2,), 3.0)) and found == [3, (2, 0), ["a", "b"], 1]
+    assert type(first) is operator.itemgetter and type(both) is operator.attrgetter
+    assert first([5]) == 5 and both(1j) == (0.0, 1.0) and split("xky") == ["x", "y"]
+    with pytest.raises(TypeError, match="itemgetter expected 1 argument, got 0"):
+        minicompile.compile(lambda x: (operator.itemgetter(), x + 1), backend="eager")(torch.ones(2))

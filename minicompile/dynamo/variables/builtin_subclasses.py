@@ -11,10 +11,11 @@ import collections
 from ..builder import wraps_if
 from ..source import CallSource, ItemSource
 from .base import can_change, unsupported
-from .constant import NONE, ConstantVariable
+from .constant import NONE, ConstantVariable, as_observed
 from .descriptors import type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
+from .refusals import stand_in
 
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -75,6 +76,11 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             if self.value is not None:
                 unsupported("subclass of a builtin", f"`__init__` of {self}, which exists already")
             base.factory, args = (args[0].realize() if args else NONE), args[1:]
+        named = () if self.base_type in MAPPINGS else kwargs
+        if len(args) > 1 or named:
+            with as_observed(tx):
+                type(stand_in(self.cls))(*[()] * len(args), **dict.fromkeys(named))  # complains
+            unsupported("subclass of a builtin", f"making a {self.cls.__name__} of {len(args) + len(named)} arguments")
         if self.base_type in (list, set, collections.deque):
             base.call_method(tx, "clear", [], {})
         if args or kwargs:

@@ -167,6 +167,43 @@ def wrap_getter(output, value, source):
     return GetterVariable(value, source)
 
 
+class MadeGetterVariable(VariableTracker):
+    """`operator.itemgetter(...)` made by the program; what it does stands in its polyfill."""
+
+    def __init__(self, cls, args, kwargs, function):
+        super().__init__()
+        self.cls, self.args, self.kwargs, self.function = cls, args, kwargs, function
+
+    def python_type(self):
+        return self.cls
+
+    def is_immutable(self):
+        return False
+
+    def key(self):
+        return self
+
+    def call_function(self, tx, args, kwargs):
+        return self.function.call_function(tx, args, kwargs)
+
+    def children(self):
+        return [*self.args, *self.kwargs.values()]
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(self.cls), self.children(), tuple(self.kwargs))
+
+
+def make_getter(cls):
+    def handler(tx, first, /, *others, **kwargs):
+        args = [first, *others]
+        return MadeGetterVariable(cls, args, kwargs, tx.inline(POLYFILLS[cls], args, kwargs))
+
+    return handler
+
+
+HANDLERS.update((cls, make_getter(cls)) for cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller))
+
+
 class GetterVariable(BuiltinVariable):
     """An existing `operator.itemgetter(1)`: what made it is known, so it is made again from its polyfill."""
 

@@ -47,26 +47,22 @@ def handles(*functions):
 
 
 # --- containers -----------------------------------------------------------------------------------------
-def unpacked(tx, iterable):
-    """The elements of the optional argument of a constructor."""
-    return iterable[0].unpack(tx) if iterable else []
+EMPTY = TupleVariable([])  # the default of an argument
 
 
 @handles(list)
-def make_list(tx, *iterable):
-    return ListVariable(unpacked(tx, iterable))
+def make_list(tx, iterable=EMPTY, /):
+    return ListVariable(iterable.unpack(tx))
 
 
 @handles(tuple)
-def make_tuple(tx, *iterable):
-    if iterable and type(iterable[0].realize()) is TupleVariable:
-        return iterable[0].realize()
-    return TupleVariable(unpacked(tx, iterable))
+def make_tuple(tx, iterable=EMPTY, /):
+    return iterable.realize() if type(iterable.realize()) is TupleVariable else TupleVariable(iterable.unpack(tx))
 
 
 @handles(torch.Size)
-def make_size(tx, *iterable):
-    return SizeVariable(unpacked(tx, iterable))
+def make_size(tx, iterable=EMPTY, /):
+    return SizeVariable(iterable.unpack(tx))
 
 
 @handles(collections.deque)
@@ -111,20 +107,22 @@ def make_mapping_proxy(tx, mapping):
 
 
 @handles(set)
-def make_set(tx, *iterable, kind=set):
-    if iterable and isinstance(iterable[0].realize(), SetVariable):
-        return iterable[0].realize().method_copy(tx, kind)
-    made = SetVariable.of(tx, unpacked(tx, iterable), kind)
-    if iterable and iterable[0].python_type() is dict:
-        made.real = set(dict.fromkeys(made.items))  # CPython makes room for all of its keys first
-    return made
+def make_set(tx, iterable=EMPTY, /):
+    return set_of(tx, iterable, set)
 
 
 @handles(frozenset)
-def make_frozenset(tx, *iterable):
-    if iterable and iterable[0].python_type() is frozenset:
-        return iterable[0].realize()
-    return make_set(tx, *iterable, kind=frozenset)
+def make_frozenset(tx, iterable=EMPTY, /):
+    return iterable.realize() if iterable.python_type() is frozenset else set_of(tx, iterable, frozenset)
+
+
+def set_of(tx, iterable, kind):
+    if isinstance(iterable.realize(), SetVariable):
+        return iterable.realize().method_copy(tx, kind)
+    made = SetVariable.of(tx, iterable.unpack(tx), kind)
+    if iterable.python_type() is dict:
+        made.real = set(dict.fromkeys(made.items))  # CPython makes room for all of its keys first
+    return made
 
 
 @handles(range)

@@ -12,7 +12,8 @@ from .base import type_name, unsupported
 from .constant import as_observed
 from .descriptors import type_lookup
 
-OWN_WORDS = (int, str, bytes, bytearray, list, tuple, collections.deque)  # they say by themselves what they cannot add
+# they say by themselves what they cannot add, or be made of
+OWN_WORDS = (int, str, bytes, bytearray, list, tuple, set, dict, collections.deque)
 
 
 def stand_in(cls, **namespace):
