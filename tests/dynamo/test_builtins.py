@@ -10,7 +10,9 @@ import math
 import numbers
 import operator
 import os.path
+import pathlib
 import re
+import sys
 import types
 import typing
 
@@ -855,3 +857,25 @@ def test_getters_made_by_the_program_are_getters_outside():
     assert first([5]) == 5 and both(1j) == (0.0, 1.0) and split("xky") == ["x", "y"]
     with pytest.raises(TypeError, match="itemgetter expected 1 argument, got 0"):
         minicompile.compile(lambda x: (operator.itemgetter(), x + 1), backend="eager")(torch.ones(2))
+
+
+def test_a_cache_made_inside():
+    def run(x):
+        calls = []
+
+        @functools.lru_cache(maxsize=2)
+        def square(n):
+            calls.append(n)
+            return n * n
+
+        @functools.cache
+        def fibonacci(n):
+            return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+        numbers = [square(n) for n in (1, 2, 1, 3, 1, 2)]
+        info = square.cache_info()
+        square.cache_clear()
+        parts = os.fspath(pathlib.PurePosixPath("a") / "b.c"), pathlib.PurePosixPath("a/b.c").suffix, sys.intern("ab")
+        return x * fibonacci(12), numbers, calls, tuple(info), square.cache_info().hits, square.__name__, parts
+
+    check(run, X, compiler=lambda f: minicompile.compile(f, backend="eager", fullgraph=True))

@@ -12,21 +12,24 @@ import itertools
 import keyword
 import math
 import operator
-import os.path
+import os
 import re
 import string
 import struct
+import sys
 import textwrap
 import types
 import typing
 import unicodedata
 
 from .. import polyfills
-from ..polyfills import text
+from ..polyfills import caches, text
 
 POLYFILLS = {
     functools.reduce: polyfills.reduce,
     functools.cmp_to_key: polyfills.cmp_to_key,
+    functools._lru_cache_wrapper: caches.lru_cache_wrapper,
+    os.fspath: os._fspath,
     math.prod: polyfills.prod,
     operator.itemgetter: polyfills.itemgetter,
     operator.attrgetter: polyfills.attrgetter,
@@ -57,7 +60,9 @@ FOLDED = {
     *(bin, hex, oct, ord, chr, ascii, bytes, complex, types.GenericAlias),
     *(re.match, re.search, re.fullmatch, re.sub, re.subn, re.split, re.findall, re.compile, re.escape),
     *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
+    getattr(os.path, "splitroot", os.path.split),  # from 3.12 on
     *(fnmatch.fnmatchcase, fnmatch.translate, textwrap.dedent, textwrap.indent, string.capwords),
+    sys.intern,
     *(struct.pack, struct.unpack, struct.calcsize, keyword.iskeyword),
     *(typing.get_origin, typing.get_args),
     *(text.fields, text.field_path, text.conversions, text.plain_text, text.percent_of_constants),
