@@ -19,8 +19,8 @@
 #include "_torch_state.h"
 
 #define OPERATIONS(each)                                                                                      \
-    each(ATTRIBUTE) each(CODE) each(DEFAULTS) each(ITEM) each(CALL) each(CLASS) /* these and the sizes read */    \
-    each(SIZE) each(STRIDE) each(STORAGE_OFFSET)                                                              \
+    each(ATTRIBUTE) each(FUNCTION_PART) each(ITEM) each(CALL) each(CLASS) each(SIZE) each(STRIDE)             \
+    each(STORAGE_OFFSET) /* up to here they read */                                                           \
     each(TYPE) each(IS) each(SAME) each(EQUALS) each(LENGTH) each(KEYS) each(HAS_KEY) each(LACKS_KEY)         \
     each(LACKS_ATTRIBUTE) each(CLASS_LACKS) each(PLAIN_CALL) each(TENSOR) each(DISTINCT) each(ASK)
 #define NAME_AND_COMMA(name) name,
@@ -94,14 +94,9 @@ read_value(Step &step, PyObject **registers)
     case ATTRIBUTE:
         found = read_attribute(value, &step.operand, &step.place);
         break;
-    case CODE:
-        found = PyFunction_Check(value) ? Py_NewRef(PyFunction_GET_CODE(value))
+    case FUNCTION_PART:
+        found = PyFunction_Check(value) ? function_part(value, step.number)
                                         : read_attribute(value, &step.operand, &step.place);
-        break;
-    case DEFAULTS:
-        found = PyFunction_Check(value) && PyFunction_GET_DEFAULTS(value) != NULL
-            ? Py_NewRef(PyFunction_GET_DEFAULTS(value))
-            : read_attribute(value, &step.operand, &step.place);
         break;
     case ITEM:
         found = read_item(value, &step.operand, step.number, &step.place);
@@ -253,7 +248,7 @@ set_step(Step &step, PyObject *description)
     Py_ssize_t n = PyTuple_GET_SIZE(list);
     if (n > 0 || step.operation == TENSOR || step.operation == ASK || step.operation == PLAIN_CALL)
         step.details.reset(new Details());
-    if (step.operation <= DEFAULTS || step.operation == CLASS_LACKS)
+    if (step.operation <= FUNCTION_PART || step.operation == CLASS_LACKS)
         PyUnicode_InternInPlace(&step.operand);
     for (Py_ssize_t i = 0; i < n; i++)
         step.details->registers.push_back((int)PyLong_AsLong(PyTuple_GET_ITEM(list, i)));
@@ -262,6 +257,8 @@ set_step(Step &step, PyObject *description)
     step.number = PyLong_CheckExact(step.operand) ? PyLong_AsSsize_t(step.operand) : -1;
     if (step.number == -1) /* a huge number, or none */
         PyErr_Clear();
+    if (step.operation == FUNCTION_PART && (step.number = number_of_part(step.operand)) < 0)
+        return -1;
     if (step.operation == DISTINCT)
         step.details->distinct.resize(n);
     return PyErr_Occurred() ? -1 : 0;
@@ -353,7 +350,7 @@ add_constants(PyObject *module)
     for (auto &operation : operations)
         if (PyModule_AddIntConstant(module, operation.name, operation.number) < 0)
             return -1;
-    return 0;
+    return PyModule_AddObject(module, "FUNCTION_PARTS", function_part_names());
 }
 
 PyMODINIT_FUNC

@@ -32,7 +32,6 @@ DIRECT = {  # kind of guard -> operation on the value and what is expected
     "plain_call": _guards.PLAIN_CALL,
     "tensor": _guards.TENSOR,
 }
-ATTRIBUTES = {"__code__": _guards.CODE, "__defaults__": _guards.DEFAULTS}  # that have an operation of their own
 SIZES = {"shape": _guards.SIZE, "stride": _guards.STRIDE, "storage_offset": _guards.STORAGE_OFFSET}
 
 
@@ -84,7 +83,8 @@ class ProgramWriter:
             return self.read(source, _guards.ATTRIBUTE, cell, "cell_contents")
         parent = self.value(source.parent)
         if isinstance(source, AttrSource):
-            return self.read(source, ATTRIBUTES.get(source.attribute, _guards.ATTRIBUTE), parent, source.attribute)
+            operation = _guards.FUNCTION_PART if source.attribute in _guards.FUNCTION_PARTS else _guards.ATTRIBUTE
+            return self.read(source, operation, parent, source.attribute)
         if isinstance(source, ItemSource):
             return self.read(source, _guards.ITEM, parent, source.key)
         if isinstance(source, SizeSource):
