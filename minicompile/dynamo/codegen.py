@@ -6,13 +6,23 @@ Mirrors `torch/_dynamo/codegen.py`.  Taught in chapters 05 and 06.
 """
 
 import collections
+import types
 
 from .bytecode import CallArguments, Instruction
 from .source import AttrSource, ItemSource
 from .variables.base import LazyVariable, unsupported
+from .variables.descriptors import is_data_descriptor, type_lookup
 from .variables.tensor import TensorVariable
 
 GRAPH_OUTPUT = "__graph_out"
+
+
+def written_by_code(cls, name):
+    """Whether `object.name = value` would run a `__set__`: of a property, or of a descriptor written in Python."""
+    found = type_lookup(cls, name)
+    if found is None or not is_data_descriptor(found.attribute):
+        return False
+    return not isinstance(found.attribute, (types.MemberDescriptorType, types.GetSetDescriptorType))
 
 
 def is_untouched(tracker):
@@ -145,6 +155,8 @@ class PyCodegen:
                 self.output.guard("present", tracker.source)  # so that the read cannot raise
             return self.load_source(tracker.source)
         tracker = tracker.realize()
+        if tracker.whole is not None:
+            tracker = tracker.whole
         if tracker in self.temporaries:
             return self.load_fast(self.temporaries[tracker])
         if tracker.is_literal():
@@ -195,7 +207,10 @@ class PyCodegen:
 
     def write_attribute(self, tracker, name, value):
         """`object.name = value`, past any `__setattr__` of the user's class (capture has already run that)."""
-        plain = type if issubclass(tracker.python_type(), type) else object
+        cls = tracker.python_type()
+        plain = type if issubclass(cls, type) else object
+        if written_by_code(cls, name):
+            return self.write_instance_dict(tracker, name, value)
         if value is self.side_effects.DELETED:
             self.push_function(plain.__delattr__ if tracker.has_custom_setattr() else delattr)
             self(tracker)
@@ -212,6 +227,16 @@ class PyCodegen:
         self(value)
         self(tracker)
         self.store_attr(name)
+
+    def write_instance_dict(self, tracker, name, value):
+        """`object.__dict__[name] = value`, where the class has a descriptor of this name that takes writes."""
+        deleted = value is self.side_effects.DELETED
+        if not deleted:
+            self(value)
+        self(tracker)
+        self.load_attr("__dict__")
+        self.load_const(name)
+        self.delete_subscr() if deleted else self.store_subscr()
 
     def write_global(self, source, name, value):
         """A global of the frame itself (source None), or of the module whose dict is at `source`."""

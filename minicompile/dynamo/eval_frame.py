@@ -258,7 +258,8 @@ def original_error(translator, restart):
 
 
 def note_break(entry, error):
-    """Count a graph break once, with its reason."""
+    """Count a graph break once, with its reason.  The record keeps it, but not the frames that it came through."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
     entry.breaks.append(error)
     kind = getattr(error, "kind", type(error).__name__)
     record.counters["graph_breaks"] += 1

@@ -550,3 +550,103 @@ def test_asyncio_in_a_compiled_function():
         return task.result()
 
     assert same(function) == 5
+
+
+def test_the_view_of_a_subclass_of_dict_is_a_view_of_the_object():
+    class Dict(dict):
+        pass
+
+    def function(x):
+        d = Dict()
+        keys, proxy = d.keys(), d.items().mapping
+        pause()
+        d["a"] = 1
+        pause()
+        return list(keys), dict(proxy)
+
+    assert same(function) == (["a"], {"a": 1})
+
+
+def test_writes_into_the_dict_of_an_object_go_past_its_descriptors():
+    class Descriptor:
+        def __set__(self, instance, value):
+            instance.__dict__["a"] = value + 1
+
+    class Box:
+        a = Descriptor()
+
+        @property
+        def b(self):
+            return self.__dict__["b"]
+
+    def function(x):
+        box = Box()
+        box.a = 1
+        box.__dict__["b"] = 2
+        pause()
+        del box.__dict__["b"]
+        return box.__dict__["a"], "b" in box.__dict__
+
+    assert same(function) == (2, False)
+
+
+def test_asking_for_the_class_of_an_object_runs_none_of_its_code():
+    asked = []
+
+    class Strange:
+        def __getattribute__(self, name):
+            asked.append(name)
+            return object.__getattribute__(self, name)
+
+    strange = Strange()
+    same(lambda x, strange: strange is None, strange)
+    assert asked == []
+
+
+def test_what_a_frame_in_eager_drops_dies():
+    import weakref
+
+    class Thing:
+        pass
+
+    def function(x):
+        thing = Thing()
+        number = [id(thing)]  # an address is nothing that capture can carry over the break
+        alive = weakref.ref(thing)
+        pause()
+        del thing
+        return alive() is None, len(number)
+
+    assert same(function) == (True, 1)
+
+
+def test_an_abstract_class_written_in_python_sees_what_was_registered():
+    class Meta(type):
+        def register(cls, other):
+            cls.known.append(other)
+
+        def __instancecheck__(cls, instance):
+            return type(instance) in cls.known
+
+    def function(x):
+        class Abstract(metaclass=Meta):
+            known = []
+
+        pause()
+        Abstract.register(int)
+        return isinstance(3, Abstract), isinstance("a", Abstract)
+
+    assert same(function) == (True, False)
+
+
+def test_a_set_that_its_element_holds():
+    class Holder:
+        def __repr__(self):
+            return repr(self.held)
+
+    def function(x):
+        holder = Holder()
+        holder.held = made = {holder}
+        return repr(made)
+
+    assert same(function) == "{set(...)}"

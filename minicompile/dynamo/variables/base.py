@@ -72,6 +72,7 @@ class VariableTracker:
     """
 
     source = None
+    whole = None  # of the contents of an object that derives from list, dict or set: the object
 
     def __init__(self, source=None):
         self.source = source

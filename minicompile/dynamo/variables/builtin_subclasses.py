@@ -36,12 +36,19 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
 
     def __init__(self, cls, base_type, base=None, value=None, source=None):
         super().__init__(cls, value, source)
-        self.base_type, self.contents = base_type, base
+        self.base_type, self.contents = base_type, None
+        if base is not None:
+            self.hold(base)
+
+    def hold(self, contents):
+        self.contents = contents
+        if self.base_type not in IMMUTABLE:
+            contents.whole = self  # they are one object at run time
 
     def base(self, tx):
         """The contents; those of an existing mapping or set are read when somebody asks."""
         if self.contents is None:
-            self.contents = read_contents(tx, self)
+            self.hold(read_contents(tx, self))
             self.contents.source = self.source
             if self.base_type in MAPPINGS:
                 self.contents.original = dict(self.contents.items)  # what replay compares with
@@ -127,7 +134,6 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
     def fill(self, codegen):
         """The contents of a mutable object that capture made."""
         if self.base_type not in IMMUTABLE:
-            codegen.temporaries[self.contents] = codegen.temporaries[self]  # they are one object at run time
             self.contents.replay(codegen)
         if self.base_type is collections.defaultdict:
             codegen(self.contents.factory)

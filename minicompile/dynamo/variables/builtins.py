@@ -127,11 +127,12 @@ class BuiltinClassVariable(UserDefinedClassVariable):
 
 
 def has_handler(value):
-    if isinstance(value, types.FunctionType):
+    cls = type(value)  # asking the value for its `__class__` might run code
+    if cls is types.FunctionType:
         return value in HANDLERS or value in FOLDED
-    if isinstance(value, type) and type(value).__hash__ is not type.__hash__:
+    if issubclass(cls, type) and cls.__hash__ is not type.__hash__:
         return False  # a metaclass of the user's
-    return isinstance(value, (type, types.BuiltinFunctionType, *numpy_arrays.FUNCTION_TYPES)) and value in HANDLERS
+    return issubclass(cls, (type, types.BuiltinFunctionType, *numpy_arrays.FUNCTION_TYPES)) and value in HANDLERS
 
 
 @wraps_if(has_handler, order=7)
@@ -140,7 +141,7 @@ def wrap_handled(output, value, source):
     return (BuiltinClassVariable if isinstance(value, type) else BuiltinVariable)(value, source)
 
 
-@wraps_if(lambda value: isinstance(value, types.BuiltinFunctionType), order=60)
+@wraps_if(lambda value: issubclass(type(value), types.BuiltinFunctionType), order=60)
 def wrap_c_function(output, value, source):
     owner = value.__self__
     if owner is None or isinstance(owner, (types.ModuleType, type)) or not hasattr(owner, value.__name__):  # pybind11

@@ -69,7 +69,7 @@ class MethodDescriptorVariable(VariableTracker):
         return instance.call_method(tx, self.descriptor.__name__, list(args[1:]), kwargs)
 
 
-@wraps_if(lambda value: isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)))
+@wraps_if(lambda value: issubclass(type(value), (types.MethodDescriptorType, types.WrapperDescriptorType)))
 def wrap_method_descriptor(output, value, source):
     output.guard("is", source, value)
     return MethodDescriptorVariable(value, source)

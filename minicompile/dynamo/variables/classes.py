@@ -121,6 +121,8 @@ class UserDefinedClassVariable(VariableTracker):
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
         """A method of `type` (or `object`) written in C, on this class."""
+        if descriptor in (object.__setattr__, object.__delattr__, object.__getattribute__):
+            unsupported("class changed", f"`{descriptor.__qualname__}` of {self}")
         handler = TYPE_METHODS.get(descriptor.__name__)
         if handler is None:
             if tx.can_fold(self, args, kwargs):
@@ -202,7 +204,7 @@ TYPE_METHODS = {
 
 
 @wraps_if(lambda value: value is super, order=5)
-@wraps_if(lambda value: isinstance(value, type), order=90)
+@wraps_if(lambda value: issubclass(type(value), type), order=90)
 def wrap_class(output, value, source):
     output.guard("is", source, value)
     if value.__mro__ is None:
@@ -232,7 +234,7 @@ class NewVariable(VariableTracker):
 
 @wraps_if(
     lambda value: (
-        isinstance(value, types.BuiltinFunctionType)
+        issubclass(type(value), types.BuiltinFunctionType)
         and isinstance(value.__self__, type)
         and value.__name__ == "__new__"
     ),

@@ -296,7 +296,7 @@ wraps_if(is_pybind_enum, order=10)(wrap_constant)
 
 
 @wraps(re.Match, types.CodeType)
-@wraps_if(lambda value: isinstance(value, SINGLETONS), order=10)
+@wraps_if(lambda value: issubclass(type(value), SINGLETONS), order=10)
 def wrap_singleton(output, value, source):
     output.guard("is", source, value)
     return ConstantVariable(value, source)

@@ -220,6 +220,8 @@ def conversion(cls, *methods):
         for method in methods if value is not None else ():
             if class_lookup(tx, value.python_type(), method):
                 made = value.call_method(tx, method, [], {}).realize()
+                if made.python_type() not in (int, float, complex, bytes):  # CPython warns of subclasses
+                    unsupported("builtin on an unknown value", f"{method} of {value} returns no {cls.__name__}")
                 if method != methods[0]:
                     return tx.call(cls, made)
                 if made.python_type() is not cls:
@@ -230,7 +232,7 @@ def conversion(cls, *methods):
     return handler
 
 
-HANDLERS[int] = conversion(int, "__int__", "__index__", "__trunc__")
+HANDLERS[int] = conversion(int, "__int__", "__index__")  # of `__trunc__` CPython warns
 HANDLERS[float] = conversion(float, "__float__", "__index__")
 HANDLERS[complex] = conversion(complex, "__complex__", "__float__", "__index__")
 HANDLERS[bytes] = conversion(bytes, "__bytes__")

@@ -219,7 +219,12 @@ def call_get(tx, found, instance, hook):
     if not isinstance(getter, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         unsupported("attribute written in C", f"`__get__` of attribute `{found.name}` is a {type(getter).__name__}")
     probe = object()  # a descriptor written in C: does it bind like a function, or give itself?
-    bound = attribute.__get__(probe, object)
+    try:
+        bound = attribute.__get__(probe, object)
+    except Exception as error:
+        unsupported(
+            "attribute written in C", f"`__get__` of `{found.name}` raises {type(error).__name__} for a stranger"
+        )
     if bound is attribute or instance is None:
         return value
     if isinstance(bound, types.MethodType) and bound.__self__ is probe and bound.__func__ is attribute:

@@ -16,7 +16,7 @@ from .base import type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .dict_views import DictView
-from .elements import constants, contains_itself, elements, is_none, next_or_none
+from .elements import constants, contains_itself, elements, holds_new_keys, is_none, next_or_none
 from .objects import UserDefinedObjectVariable, UserKey
 from .refusals import is_iterable
 
@@ -290,7 +290,7 @@ class DictVariable(BuiltinObject):
         return gone, {k: pair for k, pair in now.items() if k not in same or before[k][1] is not pair[1]}
 
     def reconstruct(self, codegen):
-        if contains_itself(self):
+        if contains_itself(self) or holds_new_keys(codegen, [key for key, _ in self.items.values()]):
             self.fill = self.replay
         wrapped = self.cls is not dict
         if wrapped:

@@ -86,6 +86,11 @@ def contains_itself(container):
     return False
 
 
+def holds_new_keys(codegen, keys):
+    """Keys that get their attributes before they are hashed: one of these may be the container, which exists first."""
+    return any(key.realize() in codegen.side_effects.new_objects for key in keys)
+
+
 def compare_items(tx, compare, ours, theirs):
     """As CPython: by the first elements that differ, else by length; comparing elements may change the sequences."""
     if len(ours) != len(theirs) and compare in (operator.eq, operator.ne):

@@ -6,6 +6,7 @@ Mirrors `torch/_dynamo/variables/misc.py` (ExceptionVariable).  Taught in chapte
 """
 
 from .base import unsupported
+from .descriptors import type_lookup
 from .exceptions import ExceptionVariable
 from .questions import is_instance
 
@@ -80,7 +81,7 @@ def new_group(tx, cls, args):
     """`BaseExceptionGroup.__new__(cls, message, exceptions)`."""
     if cls not in CLASSES:
         unsupported("class written in C", f"a {cls.__name__} says by itself what it is split into")
-    exceptions = [e.realize() for e in args[1].unpack(tx)] if len(args) == 2 else []
+    exceptions = [e.realize() for e in args[1].unpack(tx)] if are_message_and_sequence(args) else []
     classes = [e.python_type() for e in exceptions]
     if not exceptions or not all(issubclass(kind, BaseException) for kind in classes):
         unsupported("class written in C", f"{cls.__name__} refuses its arguments")
@@ -91,6 +92,13 @@ def new_group(tx, cls, args):
     group = ExceptionGroupVariable(cls, args, exceptions)
     tx.side_effects.new_object(group)
     return group
+
+
+def are_message_and_sequence(args):
+    kinds = [argument.python_type() for argument in args]
+    if len(kinds) != 2 or not issubclass(kinds[0], str) or issubclass(kinds[1], dict):
+        return False
+    return type_lookup(kinds[1], "__getitem__") is not None
 
 
 def match_group(tx, exception, wanted):

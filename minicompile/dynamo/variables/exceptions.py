@@ -282,7 +282,7 @@ def new_exception(tx, cls, args):
     return exception
 
 
-@wraps_if(lambda value: isinstance(value, BaseException), order=60)
+@wraps_if(lambda value: issubclass(type(value), BaseException), order=60)
 def wrap_exception(output, value, source):
     output.guard("type", source, type(value))
     arguments = AttrSource(source, "args") if source is not None else None

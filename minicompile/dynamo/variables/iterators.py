@@ -83,6 +83,8 @@ class ContainerIterator(IteratorVariable):
         one of a list, which moves to its position then."""
         if not self.is_valid():
             unsupported("value across a break", "it is needed after a graph break")
+        if self.owner.whole is not None and self.owner.whole.overrides("__iter__", "__reversed__"):
+            unsupported("subclass of a builtin", f"an iterator over {self.owner.whole}, made past its own `__iter__`")
         if self.owner not in codegen.side_effects.mutated_containers:
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
         if issubclass(self.owner.python_type(), list):

@@ -17,7 +17,7 @@ from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from .base import VariableTracker, type_name, unsupported
-from .descriptors import class_lookup, guard_attribute
+from .descriptors import class_lookup, guard_attribute, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tensor import TensorVariable
 
@@ -155,13 +155,13 @@ class OptimizedModuleVariable(NNModuleVariable):
         self.original(tx).var_delattr(tx, name)
 
 
-@wraps_if(lambda value: type(value).__name__ == "OptimizedModule" and isinstance(value, nn.Module), order=39)
+@wraps_if(lambda value: type(value).__name__ == "OptimizedModule" and issubclass(type(value), nn.Module), order=39)
 def wrap_optimized_module(output, value, source):
     output.guard("type", source, type(value))
     return OptimizedModuleVariable(type(value), value, placed(value, source))
 
 
-@wraps_if(lambda value: isinstance(value, nn.Module), order=40)
+@wraps_if(lambda value: issubclass(type(value), nn.Module), order=40)
 def wrap_nn_module(output, value, source):
     cls = type(value)
     if isinstance(value, nn.modules.lazy.LazyModuleMixin) and value.has_uninitialized_params():
@@ -244,8 +244,14 @@ class PythonModuleVariable(VariableTracker):
         codegen.load_const(self.value)
 
 
+def keeps_attributes_plainly(cls):
+    """Whether what is written to such a module is found in its namespace, by no code of the class's own."""
+    names = ("__getattribute__", "__setattr__", "__delattr__", "__dict__")
+    return all(type_lookup(cls, name).owner in (types.ModuleType, object) for name in names)
+
+
 @wraps(types.ModuleType)
-@wraps_if(lambda value: isinstance(value, types.ModuleType), order=40)
+@wraps_if(lambda value: issubclass(type(value), types.ModuleType) and keeps_attributes_plainly(type(value)), order=40)
 def wrap_python_module(output, value, source):
     output.guard("is", source, value)
     return PythonModuleVariable(value, source)

@@ -319,7 +319,7 @@ def wrap_array(output, value, source):
     return NumpyArrayVariable(output.wrap(tensor, CallSource(source, tensor_of)), False, source)
 
 
-@wraps_if(lambda value: isinstance(value, numpy.generic), order=8)
+@wraps_if(lambda value: issubclass(type(value), numpy.generic), order=8)
 def wrap_number(output, value, source):
     output.guard("type", source, type(value))
     output.guard(
@@ -328,4 +328,4 @@ def wrap_number(output, value, source):
     return NumpyNumberVariable(value, source)
 
 
-wraps_if(lambda value: isinstance(value, numpy.dtype), order=8)(wrap_constant)
+wraps_if(lambda value: issubclass(type(value), numpy.dtype), order=8)(wrap_constant)

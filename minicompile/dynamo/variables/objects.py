@@ -261,7 +261,8 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def store_c_attribute(self, tx, found, *values):
         """Write a slot, or a field of an autograd context (no value: delete it)."""
-        field = isinstance(found.attribute, types.MemberDescriptorType) or found.owner is torch._C._FunctionBase
+        slot = isinstance(found.attribute, types.MemberDescriptorType) and descriptors.can_change(found.owner)
+        field = slot or found.owner is torch._C._FunctionBase  # others may be read-only
         if not field or found.name.startswith("__"):
             unsupported("attribute written in C", f"setting `{found.name}` of {self}")
         if values:
@@ -370,6 +371,8 @@ def attributes_of(value):
 def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
     if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
+        if any(type(name) is not str for name in attributes_of(tracker.value)):
+            unsupported("instance __dict__", f"the __dict__ of {tracker} has keys that are no plain strings")
         if output.known(attributes_of(tracker.value)) is not None or attributes_of(tracker.value) is tracker.value:
             unsupported("instance __dict__", f"the __dict__ of {tracker} is also used as a dict")
         output.remember(attributes_of(tracker.value), tracker.view())

@@ -96,10 +96,10 @@ def is_kind(tx, value, cls, candidate, hook, check):
         names = typing._get_protocol_attrs(candidate)
         return all(has_attribute(tx, value, ConstantVariable(name)).value for name in names)
     function = getattr(meta, hook, None)
-    if value.is_python_constant() or function is None:
-        return tx.truth(tx.fold_python(check, [value.as_python_constant(), candidate], {}))
     if isinstance(function, types.FunctionType) and function.__module__ not in ("abc", "typing"):
         return tx.truth(tx.inline(function, [tx.build(candidate), value]))
+    if value.is_python_constant() or function is None:
+        return tx.truth(tx.fold_python(check, [value.as_python_constant(), candidate], {}))
     if function in (type.__instancecheck__, type.__subclasscheck__, abc.ABCMeta.__instancecheck__):
         return issubclass(cls, candidate)
     unsupported("method written in C", f"{check.__name__}() asks {meta.__name__}.{hook}")

@@ -16,7 +16,7 @@ from ..source import CallSource, ItemSource
 from .base import unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
-from .elements import constants, next_or_none
+from .elements import constants, holds_new_keys, next_or_none
 from .objects import UserKey
 
 
@@ -180,6 +180,9 @@ class SetVariable(BuiltinObject):
             return codegen.load_const(self.existing)
         if self.cls is frozenset:
             codegen.push_function(frozenset)
+        elif holds_new_keys(codegen, self.items.values()):
+            self.fill = self.replay
+            return codegen.build_set(0)
         for key, item in self.in_order().items():
             if isinstance(key, UserKey):
                 key.check_unchanged()

@@ -155,4 +155,4 @@ def wrap_plainly_read(output, value, source):
 
 
 wraps(*PLAIN_TENSOR_TYPES)(wrap_tensor)
-wraps_if(lambda value: isinstance(value, torch.Tensor), order=5)(wrap_tensor)
+wraps_if(lambda value: issubclass(type(value), torch.Tensor), order=5)(wrap_tensor)

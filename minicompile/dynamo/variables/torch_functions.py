@@ -362,7 +362,7 @@ ALWAYS_TRACKED = {*HANDLERS, *MODES, *STATE_READERS, *GUARDED_READERS, *BREAKING
 
 
 def is_tracked(value):
-    if not isinstance(value, (types.FunctionType, *C_CALLABLES)):
+    if not issubclass(type(value), (types.FunctionType, *C_CALLABLES)):
         return False
     return value in ALWAYS_TRACKED or is_graph_function(value)
 
@@ -383,7 +383,7 @@ class TensorMethodVariable(TorchFunctionVariable):
 
 
 def _is_tensor_method(value):
-    if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if issubclass(type(value), (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return issubclass(value.__objclass__, torch._C.TensorBase) or value.__objclass__ is torch._C.TensorBase
     return False
 

@@ -56,7 +56,7 @@ class VaryingVariable(VariableTracker):
 
 def can_vary(value):
     """Tensors and modules have better guards than their identity; of a few values, each is worth a graph."""
-    return not isinstance(value, (torch.Tensor, torch.nn.Module, types.FunctionType, *FEW_VALUES))
+    return not issubclass(type(value), (torch.Tensor, torch.nn.Module, types.FunctionType, *FEW_VALUES))
 
 
 def wrap_varying(output, value, source):
