@@ -415,3 +415,11 @@ def test_mode(name):
     with MODES[name]():
         reason = frame_states.get(function.__code__).compiled[-1][1].guards.first_failure(function, (x,))
     assert reason is not None and reason.old != reason.new, reason
+
+
+def test_number_of_threads_where_it_is_read():
+    before, x = torch.get_num_threads(), torch.ones(2)
+    reads, does_not = check_of(lambda x: x * torch.get_num_threads(), x), check_of(lambda x: x * 2, x)
+    with switched(torch.set_num_threads, before + 1, before):
+        assert reads(x) is False and does_not(x) is True
+    assert reads(x) is True

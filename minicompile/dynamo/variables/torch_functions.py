@@ -160,7 +160,6 @@ STATE_READERS = {
     torch._C._accelerator_getAccelerator,
     torch._C._len_torch_dispatch_stack,
     torch._C._get_default_device,
-    torch.get_num_threads,
     torch.cuda.is_available,
     torch.amp.is_autocast_available,
     torch.amp.autocast_mode.is_autocast_available,
@@ -170,10 +169,11 @@ STATE_READERS = {
 
 
 # reader -> its setter: these are not in the ambient state, and guarded where they are read
-GUARDED_READERS = {
+ATTENTION_READERS = {
     **{getattr(torch._C, f"_get_{n}_sdp_enabled"): getattr(torch._C, f"_set_sdp_use_{n}") for n in SDP_BACKENDS},
     torch._C._get_sdp_priority_order: torch._C._set_sdp_priority_order,
 }
+GUARDED_READERS = {**ATTENTION_READERS, torch.get_num_threads: torch.set_num_threads}
 
 
 def mode_call(tx, function, args, kwargs):
@@ -203,7 +203,7 @@ def _constant(value):
 
 def _attention(tx, *args, **kwargs):
     """Which kernels it is traced to depends on what is allowed now."""
-    for reader in GUARDED_READERS:
+    for reader in ATTENTION_READERS:
         mode_call(tx, reader, [], {})
     return graph_call(tx, F.scaled_dot_product_attention, list(args), kwargs)
 
