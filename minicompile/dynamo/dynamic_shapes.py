@@ -126,7 +126,7 @@ class SymbolicSizes:
         self.remember(symbol, source)
         return symbol
 
-    def drawn(self, value, source):
+    def unknown_number(self, value, source):
         """A symbol for a number, int or float, that no guard can ask for."""
         name = SymbolSource(source)
         symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
@@ -139,7 +139,7 @@ class SymbolicSizes:
         return self.unknown.isdisjoint(expression.free_symbols)
 
     def has_asked_for_unknown(self):
-        """Whether some operator took a drawn number for what it was during capture."""
+        """Whether some operator took such a number for what it was during capture."""
         return bool(self.unknown) and not all(self.knows(g.expr) for g in self.env.guards if g.expr is not True)
 
     def remember(self, size, source):

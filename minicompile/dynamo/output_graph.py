@@ -141,11 +141,17 @@ class OutputGraph:
 
     def add_draw(self, generator, method, arguments, example):
         """A number that the new bytecode draws from a random generator, at `generator`, in front of all else."""
-        from .variables.random_numbers import DrawSource, drawn_number
+        from .variables.random_numbers import DrawSource
 
         source = DrawSource(len(self.draws))
         self.draws.append((source, generator, method, arguments))
-        return drawn_number(self, source, example)
+        return self.add_unknown_number(example, source)
+
+    def add_unknown_number(self, value, source):
+        """The tracker of an int or float of which nothing may be asked."""
+        symbol = self.sizes.unknown_number(value, source)
+        node, _ = self.add_placeholder(value, symbol, source)
+        return SymNodeVariable(self, node, symbol, source, varies=True)
 
     def add_placeholder(self, value, fake, source):
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_")

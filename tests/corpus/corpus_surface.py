@@ -558,3 +558,26 @@ def tensor_methods_rare(x):
         x.count_nonzero(),
         x.var_mean() if hasattr(x, "var_mean") else x,
     )
+
+
+@example("hooks of all kinds", make=True)
+def backward_pre_hook():
+    module = seeded(MLP)
+    module.net[0].register_full_backward_pre_hook(lambda owner, grad_output: None)
+    return module
+
+
+@example("optimizers' step compiled", make=True)
+def scheduler_step():
+    net = seeded(MLP)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    for parameter in net.parameters():
+        parameter.grad = torch.ones_like(parameter)
+
+    def step(x):
+        optimizer.step()
+        scheduler.step()
+        return net(x) * optimizer.param_groups[0]["lr"]
+
+    return step

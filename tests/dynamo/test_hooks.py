@@ -1,5 +1,6 @@
 """Hooks, freezing, swapped and pruned parameters, custom autograd functions, against eager with gradients."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -227,3 +228,59 @@ def test_optimizer_step_like():
         return m, [(1,), (1,)], lambda: [t.clone() for t in m.shadow]
 
     same_training(program, fullgraph=True)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x, scale, y=None):
+        z = self.linear(x) * scale
+        return z, z.detach() + 1, "text"
+
+
+class WithBackwardHooks(nn.Module):
+    def __init__(self, log):
+        super().__init__()
+        torch.manual_seed(0)
+        self.pair, self.last = Pair(), nn.Linear(3, 2)
+        self.pair.register_full_backward_hook(lambda m, gi, go: log.append([g is not None for g in (*gi, *go)]))
+        self.pair.register_full_backward_hook(lambda m, gi, go: (gi[0] * 2, *gi[1:]))
+        self.last.register_full_backward_pre_hook(lambda m, go: (go[0] * 3,))
+        self.last.register_full_backward_hook(lambda m, gi, go: log.append(go[0].sum().item()))
+
+    def forward(self, x):
+        z, _, text = self.pair(x * 1, 2.0)
+        return self.last(z.relu()) + len(text)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_full_backward_hooks(backend):
+    outcomes = []
+    for wrap in (lambda m: m, lambda m: minicompile.compile(m, backend=backend, fullgraph=True)):
+        log = []
+        module = WithBackwardHooks(log)
+        compiled, results = wrap(module), []
+        for k in range(3):
+            x = torch.full((2, 3), k + 1.0, requires_grad=True)
+            y = compiled(x)
+            y.sum().backward()
+            with torch.no_grad():
+                results += [y.detach(), x.grad, compiled(x)]
+        outcomes.append((results, log, [p.grad for p in module.parameters()]))
+    assert not differences(*outcomes)
+    assert len(outcomes[0][1]) == 6
+
+
+def test_hooks_of_another_module_are_others():
+    logs = [], []
+    modules = [WithBackwardHooks(log) for log in logs]
+
+    def run(module, x):
+        return module(x)
+
+    compiled = minicompile.compile(run, backend="eager", fullgraph=True)
+    for module in modules:
+        compiled(module, torch.ones(2, 3, requires_grad=True)).sum().backward()
+    assert [len(log) for log in logs] == [2, 2]

@@ -19,6 +19,7 @@ from ..polyfills import tensors
 from ..source import AttrSource
 from . import (
     autograd_functions,
+    backward_hooks,
     branches,
     container_copies,
     conversions,
@@ -53,6 +54,7 @@ HANDLERS = {
     **copies.HANDLERS,
     **questions.HANDLERS,
     **autograd_functions.HANDLERS,
+    **backward_hooks.HANDLERS,
     **branches.HANDLERS,
     **higher_order.HANDLERS,
     **tensor_subclasses.HANDLERS,

@@ -15,7 +15,6 @@ from ..source import RootSource
 from .base import unsupported
 from .functions import BuiltinMethodVariable
 from .objects import UserDefinedObjectVariable, placed
-from .symbolic import SymNodeVariable
 
 DRAWS = {"random", "getrandbits", "randrange", "randint", "_randbelow"}
 KNOWN = {"random", "getrandbits", "seed", "getstate", "setstate"}  # written in C
@@ -104,10 +103,3 @@ def new_random(tx, cls):
 def wrap_random(output, value, source):
     output.guard("type", source, random.Random)
     return ExistingRandomVariable(random.Random, value, placed(value, source))
-
-
-def drawn_number(output, source, example):
-    """The tracker of a number that the new bytecode draws."""
-    symbol = output.sizes.drawn(example, source)
-    node, _ = output.add_placeholder(example, symbol, source)
-    return SymNodeVariable(output, node, symbol, source, varies=True)

@@ -343,7 +343,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
         unsupported("operator raised", f"{getattr(target, '__name__', target)} raised {type(error).__name__}: {error}")
     tx.output.sizes.locate(tx.output.user_location)
     if tx.output.sizes.has_asked_for_unknown():
-        unsupported("value that varies in a loop", f"{getattr(target, '__name__', target)} needs a random number known")
+        unsupported("value that varies in a loop", f"{getattr(target, '__name__', target)} needs such a number known")
     if result is not None and not holds_tensor(result) and not is_symbolic(result):
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)

@@ -1,8 +1,9 @@
 """Values of a loop that change from one graph break to the next: an iterator's position, a counter, a growing list.
 
 Goes in: a source whose guard failed when a resume function inside a loop was called again, and its value now.
-Comes out: a tracker that knows the class only.  What needs more breaks the graph and runs in eager; so
-a loop with a break in its body is compiled a fixed number of times, however often it goes round.
+Comes out: a tracker that knows the class only (a float becomes an input of the graph).  What needs more breaks the
+graph and runs in eager; so a loop with a break in its body is compiled a fixed number of times, however often it goes
+round.
 torch.compile leaves a frame with a break in a loop to eager altogether; its nearest kin is automatic dynamic
 (`torch/_dynamo/pgo.py`).  Taught in chapter 05.
 """
@@ -61,6 +62,8 @@ def can_vary(value):
 
 def wrap_varying(output, value, source):
     output.guard("type", source, type(value))
+    if type(value) is float:  # which a graph can take as it comes
+        return output.add_unknown_number(value, source)
     return VaryingVariable(type(value), source)
 
 
