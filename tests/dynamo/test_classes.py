@@ -8,6 +8,8 @@ import typing
 import torch
 from worlds import same
 
+import minicompile
+
 X = torch.tensor([1.0, 2.0, 3.0])
 
 
@@ -379,3 +381,26 @@ def test_class_body_in_function():
         return L().go(x)
 
     twice(f, fullgraph=False)
+
+
+def test_defaults_and_descriptors_that_the_program_sets():
+    class Box:
+        pass
+
+    def program(x, number):
+        def add(p, q=()):
+            return [*q, p]
+
+        before = add(1)
+        add.__defaults__ = ([number],)
+        Box.twice = property(lambda self: number * 2)
+        found = Box().twice
+        after, add.__defaults__ = add(2), None
+        try:
+            return before, after, found, add(3), x + 1
+        except TypeError as error:
+            return before, after, found, str(error), x + 1
+
+    compiled = minicompile.compile(program, backend="eager")
+    for number in (4, 5):
+        assert compiled(torch.ones(2), number)[:4] == program(torch.ones(2), number)[:4]

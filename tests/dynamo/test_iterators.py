@@ -4,6 +4,7 @@ import collections
 import functools
 import itertools
 import operator
+import re
 import sys
 
 import pytest
@@ -577,3 +578,9 @@ def test_dropped_generators_are_closed(function):
         return run, [(torch.ones(2),), (torch.ones(2),)], lambda: list(log)
 
     same(program)
+
+
+def test_an_iterator_made_by_c_code_is_another_one_at_each_call():
+    program = minicompile.compile(lambda x: (x + 1, [m.span() for m in re.finditer("k", "akbk")]), backend="eager")
+    for _ in range(3):
+        assert program(torch.ones(2))[1] == [(1, 2), (3, 4)]

@@ -190,6 +190,8 @@ def parts_of(iterator):
 @wraps(enumerate, zip, map, filter, CallableIterator.cls)
 def wrap_composed_iterator(output, value, source):
     output.guard("type", source, type(value))
+    if source is None and type(value) is CallableIterator.cls:  # C code holds what it calls: a scanner of `re`
+        unsupported("iterator from outside", "an iterator made by C code would be one for all calls")
     reduced = value.__reduce__()
     parts = [
         output.wrap(part, ItemSource(CallSource(source, parts_of), k) if source else None).realize()

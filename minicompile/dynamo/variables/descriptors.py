@@ -45,7 +45,7 @@ def class_lookup(tx, cls, name, after=None):
         if pending is effects.DELETED:
             unsupported("class changed", f"`{owner.__name__}.{name}` is read after it was deleted")
         if pending is not None:
-            if pending.realize().python_type() is types.FunctionType:
+            if type_lookup(pending.realize().python_type(), "__get__") is not None:
                 unsupported("class changed", f"`{owner.__name__}.{name}` is set and used")
             return Found(cls, name, owner, pending)
         if found is not None and owner is found.owner:

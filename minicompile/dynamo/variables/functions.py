@@ -38,6 +38,9 @@ class FunctionVariable(VariableTracker):
         return BoundMethodVariable(self, instance)
 
 
+PARTS = ("__code__", "__kwdefaults__", "__globals__", "__closure__", "__dict__")  # not changed during capture
+
+
 class UserFunctionVariable(FunctionVariable):
     """A function object that exists; its code is guarded, what it closes over is guarded where it is used."""
 
@@ -112,7 +115,7 @@ class UserFunctionVariable(FunctionVariable):
         return tx.output.wrap(value, AttrSource(self.source or self.constant_source(), name)).realize()
 
     def var_setattr(self, tx, name, value):
-        if name in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__dict__"):
+        if name == "__defaults__" or name in PARTS:
             unsupported("attribute write", f"assignment to {self.function_name}.{name}")
         tx.side_effects.store_attr(self, name, value)
 
@@ -165,8 +168,8 @@ class NestedFunctionVariable(FunctionVariable):
             return tx.build(simple[name])
         if name == "__defaults__":
             return tx.build_tuple(self._defaults) if self._defaults else tx.build(None)
-        if name == "__kwdefaults__":
-            return tx.build_dict(self._kw_defaults) if self._kw_defaults else tx.build(None)
+        if name == "__kwdefaults__" and not self._kw_defaults:  # else a dict, which the program may change
+            return tx.build(None)
         if name == "__closure__":
             return tx.build_tuple(self._cells) if self._cells else tx.build(None)
         if name == "__annotations__":  # one dict, which the program may change
@@ -185,8 +188,13 @@ class NestedFunctionVariable(FunctionVariable):
         tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
 
     def var_setattr(self, tx, name, value):
-        tx.side_effects.new_object(self)
-        tx.side_effects.store_attr(self, name, value)
+        if name == "__defaults__":
+            self._defaults = [] if tx.is_none(value.realize()) else value.unpack(tx)
+        elif name in PARTS:
+            unsupported("attribute write", f"assignment to {self.function_name}.{name}")
+        else:
+            tx.side_effects.new_object(self)
+            tx.side_effects.store_attr(self, name, value)
 
     def var_delattr(self, tx, name):
         if self.stored_attribute(tx, name) is None:
