@@ -168,6 +168,7 @@ class CallerContinuation:
     place: int  # behind the call
     bound: tuple
     names: tuple
+    codes: list = dataclasses.field(default_factory=list)  # that go on with a callee's rest, made so far
 
     def __call__(self, parts):
         from .resume_code import resume_code
@@ -177,5 +178,7 @@ class CallerContinuation:
             return _eval_frame.Continuation(parts)
         callee, *callee_arguments = result
         code, _ = resume_code(self.origin.code, self.place, self.bound, self.names, callee.__code__)
+        if not any(code is known for known in self.codes):  # they compare by value
+            self.codes.append(code)
         function = types.FunctionType(code, function.__globals__, None, None, function.__closure__)
         return _eval_frame.Continuation([function, *arguments, callee, tuple(callee_arguments)])

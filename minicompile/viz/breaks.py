@@ -9,6 +9,7 @@ import re
 import types
 from html import escape
 
+from ..dynamo.nested_breaks import CallerContinuation
 from ..dynamo.resume_code import is_resume_code
 from . import style
 from .graphs import render, target_name
@@ -54,8 +55,10 @@ class Part:
         """The resume functions that its new bytecode can call."""
         instructions = [i for capture in self.captures for i in capture.instructions]
         constants = [i.argval for i in instructions if i.opname == "LOAD_CONST"]
+        callers = [value for value in constants if isinstance(value, CallerContinuation)]
+        with_callees = [code for caller in callers for code in caller.codes]  # what a callee's break leaves to do
         found = [value for value in constants if isinstance(value, types.CodeType) and is_resume_code(value)]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(with_callees or found))
 
     def lines(self):
         """What happens here, as (text, colour) rows."""

@@ -59,3 +59,20 @@ def test_a_loop_points_back():
 def test_before_and_after():
     picture = viz.draw_before_after([("print", 2e-6, 1e-6), ("item", 3e-6, 1e-6)])
     assert [line.split() for line in picture.text.splitlines()[1:]] == [["print", "2.0", "1.0"], ["item", "3.0", "1.0"]]
+
+
+def halved(x):
+    y = x * 2
+    print(end="")
+    return y + 1
+
+
+def caller(x):
+    return halved(x) * 3
+
+
+def test_a_break_in_a_callee_leads_to_the_rest_of_both():
+    picture = viz.draw_breaks(caller, minicompile.capture(caller, torch.ones(2)))
+    first, second = repr(picture).split("2: ")
+    assert "graph: mul" in first and "eager: return halved(x) * 3" in first and "-> resume at line" in first
+    assert "graph: add, mul" in second and "not captured" not in second
