@@ -89,6 +89,8 @@ _lock = threading.RLock()
 
 def convert_frame(options, code, function, arguments):
     """The hook's callback, bound to `options`."""
+    if builtins_were_replaced() or type(function.__globals__) is not dict:
+        return None
     if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(TORCH_FOLDER):
         return call_with_hook_off(code), lambda *frame: True
     if never_capture(code) or is_our_graph(arguments):
@@ -97,8 +99,6 @@ def convert_frame(options, code, function, arguments):
         return None  # another compiler is tracing us
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return None  # a function transform that was left to eager
-    if type(function.__globals__) is not dict or builtins_were_replaced():
-        return None
     if not concerns_tensors(code, function, arguments):
         return None
     with _lock:

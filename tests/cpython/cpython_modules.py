@@ -29,7 +29,10 @@ test_augassign test_binop test_dictcomps test_keywordonlyarg test_unary
 
 # What is about the frame, the bytecode or the count of references themselves: test id (without "test.") -> why.
 VECTORCALL = "sets the C vectorcall slot of a function, whose code then says nothing of what a call does"
-REUSE = "counts how often one tuple is used again by enumerate(): memory, not values"
+REUSE = "counts how often one tuple is used again by enumerate() or product(): memory, not values"
+SIZES = "compares the sizes of objects in memory"
+INTERNED = "asks whether two equal strings are two objects"
+TRACED = "traces the lines of a function that is inlined"
 LEFT_OUT = {
     **{
         f"test_enumerate.{name}.test_tuple_reuse": REUSE
@@ -50,5 +53,29 @@ LEFT_OUT = {
     "test_call.TestPEP590.test_setvectorcall_load_attr_specialization_skip": VECTORCALL,
     "test_call.TestRecursion.test_super_deep": "recurses as deep as the C stack allows; hooked calls take some of it",
     "test_builtin.TestBreakpoint.test_envar_good_path_builtin": "replaces builtins.isinstance, which the compiler uses",
-    "test_class.ClassTests.testSetattrWrapperNameIntern": "asks whether two equal strings are two objects",
+    "test_class.ClassTests.testSetattrWrapperNameIntern": INTERNED,
+    **{
+        f"test_operator.{name}OperatorTestCase.{test}": INTERNED
+        for name in ("C", "Py")
+        for test in ("test_is", "test_is_not")
+    },
+    **{
+        f"test_itertools.TestBasicOps.test_{name}_tuple_reuse": REUSE
+        for name in ("product", "combinations", "combinations_with_replacement", "permutations")
+    },
+    "test_dict.DictTest.test_splittable_popitem": SIZES,
+    "test_descr.SharedKeyTests.test_subclasses": SIZES,
+    "test_descr.ClassPropertiesAndMethods.test_slots": "counts all objects that the collector knows",
+    **{
+        f"test_patma.TestTracing.test_{name}": TRACED
+        for name in (
+            "default_capture",
+            "default_wildcard",
+            "no_default",
+            "only_default_capture",
+            "only_default_wildcard",
+            "unreachable_code",
+        )
+    },
+    "test_exceptions.ExceptionTests.test_recursion_in_except_handler": "leaves ten calls to the recursion limit",
 }

@@ -650,3 +650,27 @@ def test_a_set_that_its_element_holds():
         return repr(made)
 
     assert same(function) == "{set(...)}"
+
+
+def test_a_key_is_deleted_after_the_way_to_it_is_gone():
+    class Place:
+        pass
+
+    def function(x, place):
+        d, key = place.here
+        place.here = None
+        del d[key]
+        return len(d)
+
+    class Key:
+        pass
+
+    for run in (function, minicompile.compile(function, backend="eager")):
+        place, key = Place(), Key()
+        place.here = ({key: 1}, key)
+        assert run(X, place) == 0 and place.here is None
+
+
+def test_proxies_of_equal_mappings():
+    one, two = types.MappingProxyType({"a": 1}), types.MappingProxyType({"a": 1})
+    assert same(lambda x, one, two: (one == two, one != two, one == {"a": 1}), one, two) == (True, False, True)

@@ -103,6 +103,8 @@ class MappingProxyVariable(BuiltinObject):
     def call_method(self, tx, name, args, kwargs):
         if not hasattr(types.MappingProxyType, name):
             return super().call_method(tx, name, args, kwargs)
+        if name in COMPARISON_METHODS:  # CPython asks one proxy, then the other
+            args = [a.realize().owner if isinstance(a.realize(), MappingProxyVariable) else a for a in args]
         return self.owner.call_method(tx, name, args, kwargs)
 
     def var_getattr(self, tx, name):

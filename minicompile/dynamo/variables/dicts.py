@@ -276,8 +276,8 @@ class DictVariable(BuiltinObject):
 
     # --- having it again ----------------------------------------------------------------------------
     def children(self):
-        changed = self.items if self.source is None else self.changes()[1]
-        return [self.factory, *(part for pair in changed.values() for part in pair)]
+        gone, changed = ({}, self.items) if self.source is None else self.changes()
+        return [self.factory, *(key for key, _ in gone.values()), *(part for pair in changed.values() for part in pair)]
 
     def changes(self):
         """(keys to delete, items to store) that turn the dict as it was into what it is now, order included."""
