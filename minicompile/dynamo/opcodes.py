@@ -101,12 +101,16 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def STORE_FAST(self, instruction):
         from .symbolic_convert import UnboundVariable
 
-        self.check_drop(instruction.argval)
-        value = self.pop_lazy()
+        name, value = instruction.argval, self.pop_lazy()
+        self.check_drop(name)
+        if name in self.code.co_cellvars:  # the end of a comprehension with a cell of the same name
+            self.cells.pop(name, None)
         if isinstance(value, UnboundVariable):
-            self.locals.pop(instruction.argval, None)
+            self.locals.pop(name, None)
+        elif isinstance(value, CellVariable) and name in self.code.co_cellvars:
+            self.cells[name] = value
         else:
-            self.locals[instruction.argval] = value
+            self.locals[name] = value
 
     def DELETE_FAST(self, instruction):
         if instruction.argval not in self.locals:
@@ -123,7 +127,9 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def LOAD_FAST_AND_CLEAR(self, instruction):
         from .symbolic_convert import UnboundVariable
 
-        self.push(self.locals.pop(instruction.argval, None) or UnboundVariable())
+        name = instruction.argval
+        cell = self.cells.pop(name, None) if name in self.code.co_cellvars else None
+        self.push(cell or self.locals.pop(name, None) or UnboundVariable())
 
     # --- cells --------------------------------------------------------------------------------------
     def MAKE_CELL(self, instruction):

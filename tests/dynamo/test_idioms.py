@@ -360,3 +360,18 @@ def test_singledispatch():
         return 7
 
     assert compiled(X).equal(run(X)) and describe("text") == 7
+
+
+def test_a_comprehension_has_cells_of_its_own():
+    def run(x):
+        k = 1
+        late = [lambda: k for k in range(3)]
+        before = k
+        nested = [[(lambda: (j, k)) for j in range(2)] for k in range(2)]
+        k = 10
+        own = lambda: k
+        k += 1
+        inner = [f() for row in nested for f in row]
+        return x + before, [f() for f in late], inner, k, own(), {k: (lambda: k)() for k in range(2)}, k
+
+    twice(run)

@@ -584,3 +584,23 @@ def test_an_iterator_made_by_c_code_is_another_one_at_each_call():
     program = minicompile.compile(lambda x: (x + 1, [m.span() for m in re.finditer("k", "akbk")]), backend="eager")
     for _ in range(3):
         assert program(torch.ones(2))[1] == [(1, 2), (3, 4)]
+
+
+def test_an_enumerate_over_a_range_goes_on_where_it_was():
+    def start():
+        stream, plain = enumerate(range(10, 30, 2)), iter(range(5))
+
+        def run(x):
+            taken = []
+            for k, n in stream:
+                if k % 3 == 2:
+                    break
+                taken.append((k, n))
+            return x + 1, taken, next(plain, None)
+
+        return run
+
+    eager, compiled = start(), minicompile.compile(start(), backend="eager", fullgraph=True)
+    for _ in range(6):
+        expected, found = eager(torch.ones(2)), compiled(torch.ones(2))
+        assert found[1:] == expected[1:]

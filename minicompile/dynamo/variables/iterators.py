@@ -9,6 +9,7 @@ chapter 06.  Those of itertools are in polyfills.py.
 import collections
 import contextlib
 import gc
+import operator
 import sys
 
 from .. import polyfills
@@ -284,10 +285,15 @@ def iterator_at(opener, owner, position):
     return iterator
 
 
+RANGE_ITERATOR = type(iter(range(0)))
+
+
 def move(iterator, owner, position):
     """Bring an existing iterator to this position; doing it twice does no harm."""
     if position is ContainerIterator.EXHAUSTED:
         collections.deque(iterator, maxlen=0)
+    elif type(iterator) is RANGE_ITERATOR and sys.version_info >= (3, 12):  # which forget where they began
+        iterator.__setstate__(max(0, operator.length_hint(iterator) - (len(owner) - position)))
     elif hasattr(iterator, "__setstate__"):
         iterator.__setstate__(position)
     else:
