@@ -1,6 +1,7 @@
 """Lists, tuples, dicts, sets and deques during capture, against eager: methods, errors, aliasing, replayed writes."""
 
 import copy
+import itertools
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from typing import NamedTuple
@@ -808,3 +809,26 @@ def test_tensors_as_keys_are_other_ones_at_the_next_call():
         x = torch.full((2, 2), number)
         result, length, found = program(x, {x: 2, "k": 1}, {x, 3})
         assert torch.equal(result, x * 2) and (length, found) == (2, True)
+
+
+def test_what_sizes_and_slices_of_iterators_are_made_of():
+    def fn(x, flag):
+        found = [torch.Size([flag, 4]), type(torch.Size([flag])[0])]
+        for make in (
+            lambda: torch.Size([1]) + [2],
+            lambda: [1] + (2,),
+            lambda: torch.Size(["a"]),
+            lambda: list(itertools.islice([1, 2], "a")),
+            lambda: list(itertools.islice([1, 2], flag)),
+            lambda: list(itertools.islice([1, 2, 3], 0, None, 2.0)),
+        ):
+            try:
+                found.append(make())
+            except (TypeError, ValueError) as error:
+                found.append((type(error), str(error)))
+        return x + 1, found
+
+    for flag in (True, 2):
+        compiled = minicompile.compile(fn, backend="eager")
+        found, expected = compiled(torch.ones(2), flag)[1], fn(torch.ones(2), flag)[1]
+        assert found == expected and type(found[0]) is torch.Size

@@ -235,7 +235,7 @@ SIMPLE = """
     <$A>.append(match_of(<U>)) ; <$A>.append([<I> for _ in <T>]) ; <$T>.view(-1)[::2].mul_(2)
     <$T>[0].add_(<I>)
     <$T>.zero_().add_(<T>) ; <$T>.clamp_(<I>, 5) ; <=T>, <=T> = <T>, <T> ; <$T>.tagged = <X>
-    <=T> = torch.sub(<T>, <T>, alpha=<I>) ; <$T>.index_fill_(0, torch.tensor([0]), <I>)
+    <=T> = torch.sub(<T>, <T>, alpha=3) ; <$T>.index_fill_(0, torch.tensor([0]), <I>)
     <$T>.fill_(<F>) ; <$A>.append(<T>.shape[0] * <T>.size(-1)) ; <=I> = len(<T>)
     <$A>.append(getattr(<T>, 'tagged', 0)) ; <$T>.swapaxes_(0, 1)
     <$A>.append(torch.is_grad_enabled()) ; <$A>.append([p.shape for p in <$N>.parameters()])

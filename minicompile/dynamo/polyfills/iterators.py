@@ -102,6 +102,13 @@ def chain_from_iterable(iterables):
     return result
 
 
+def _is_at_least(least, number):
+    try:
+        return number is None or operator.index(number) >= least
+    except TypeError:
+        return False
+
+
 class islice(Iterator):
     def __init__(self, iterable, *bounds):
         start, stop, step = 0, None, 1
@@ -111,11 +118,11 @@ class islice(Iterator):
             start, stop = bounds
         else:
             start, stop, step = bounds
-        if stop is not None and stop < 0:
+        if not _is_at_least(0, stop):
             raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-        if (start or 0) < 0:
+        if not _is_at_least(0, start):
             raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-        if step is not None and step < 1:
+        if not _is_at_least(1, step):
             raise ValueError("Step for islice() must be a positive integer or None.")
         self.rest, self.position, self.wanted = iter(iterable), 0, start or 0
         self.stop, self.step = stop, step or 1

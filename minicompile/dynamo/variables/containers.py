@@ -14,7 +14,7 @@ from .base import type_name, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
 from .descriptors import class_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
-from .refusals import check_index
+from .refusals import check_index, stand_in
 
 LARGEST = 100_000  # elements that `[x] * n` may make during capture
 
@@ -97,20 +97,20 @@ class Sequence(BuiltinObject):
 
     def method___add__(self, tx, other):
         items = self.operand(tx, other)
-        if items is None:
-            ours, theirs = self.base.__name__, type_name(other.python_type())
-            complaint = f'can only concatenate {ours} (not "{theirs}") to {ours}'
-            return self.ask_other(tx, other, "__radd__", complaint)
-        return self.like([*self.items, *items])
+        if items is not None:
+            return self.like([*self.items, *items])
+        answer = self.ask_other(tx, other, "__radd__")
+        if answer is None:
+            with as_observed(tx):
+                operator.add(self.empty(), stand_in(other.python_type()))  # complains
+        return answer
 
-    def ask_other(self, tx, other, method, complaint=None):
+    def ask_other(self, tx, other, method):
         """CPython asks a right operand of a user's class before it lets the sequence answer or complain."""
         from .operators import attempt, is_not_implemented
 
         answer = attempt(tx, other.realize(), method, self)
-        if is_not_implemented(answer):
-            return tx.raise_observed(TypeError, complaint) if complaint else None
-        return answer
+        return None if is_not_implemented(answer) else answer
 
     def method___mul__(self, tx, count):
         answer = self.ask_other(tx, count, "__rmul__") if not count.is_python_constant() else None

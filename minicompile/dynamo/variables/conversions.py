@@ -62,7 +62,10 @@ def make_tuple(tx, iterable=EMPTY, /):
 
 @handles(torch.Size)
 def make_size(tx, iterable=EMPTY, /):
-    return SizeVariable(iterable.unpack(tx))
+    items = iterable.unpack(tx)
+    if all(isinstance(item.realize(), ConstantVariable) for item in items):
+        return tx.fold(torch.Size, [ListVariable(items)], {})  # takes ints, and makes ints of bools
+    return SizeVariable(items)
 
 
 @handles(collections.deque)

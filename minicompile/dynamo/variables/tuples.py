@@ -54,6 +54,9 @@ class SizeVariable(TupleVariable):
     def like(self, items):
         return SizeVariable(items)
 
+    def empty(self):
+        return torch.Size()
+
     def method_numel(self, tx):
         total = ConstantVariable(1)
         for item in self.items:
