@@ -27,10 +27,10 @@
 enum Operation { OPERATIONS(NAME_AND_COMMA) };
 
 struct Details { /* of the steps that need more than one operand */
-    std::vector<int> registers;        /* what CALL and ASK pass on, and what DISTINCT compares */
-    std::vector<PyObject *> distinct;  /* addresses that DISTINCT found to differ from each other */
+    std::vector<int> registers;       /* what CALL and ASK pass on, and what DISTINCT compares */
+    std::vector<PyObject *> distinct; /* addresses that DISTINCT found to differ from each other */
     TensorFacts tensor;
-    Place places[N_HOOKS];             /* where PLAIN_CALL found them */
+    Place places[N_HOOKS];            /* where PLAIN_CALL found them */
 };
 
 struct Step {
@@ -192,12 +192,13 @@ run_step(Step &step, PyObject **registers)
 }
 
 static int
-run_steps(Program *p, PyObject **registers)
+ask_all(Program *p, PyObject **registers)
 {
-    int holds = 1;
+    int holds = 0;
     try {
+        holds = modes_match(p->modes);
         for (Step &step : *p->steps)
-            if ((holds = run_step(step, registers)) != 1)
+            if (holds != 1 || (holds = run_step(step, registers)) != 1)
                 break;
     } catch (const std::exception &error) { /* a tensor that has no sizes, say */
         PyErr_SetString(PyExc_RuntimeError, error.what());
@@ -213,8 +214,6 @@ run(PyObject *self, PyObject *const *arguments, size_t nargsf, PyObject *kwnames
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), n_constants = PyTuple_GET_SIZE(p->constants);
     if (n != p->n_arguments || kwnames != NULL)
         return PyErr_Format(PyExc_TypeError, "the guard takes %zd arguments", p->n_arguments);
-    if (!modes_match(p->modes))
-        Py_RETURN_FALSE;
     enum { FEW = 256 };
     PyObject *few[FEW], **registers = p->n_registers <= FEW ? few : PyMem_New(PyObject *, p->n_registers);
     if (registers == NULL)
@@ -222,7 +221,7 @@ run(PyObject *self, PyObject *const *arguments, size_t nargsf, PyObject *kwnames
     memcpy(registers, arguments, n * sizeof(PyObject *));
     memcpy(registers + n, &PyTuple_GET_ITEM(p->constants, 0), n_constants * sizeof(PyObject *));
     memset(registers + n + n_constants, 0, (p->n_registers - n - n_constants) * sizeof(PyObject *));
-    int holds = run_steps(p, registers);
+    int holds = ask_all(p, registers);
     for (Py_ssize_t i = n + n_constants; i < p->n_registers && registers[i] != NULL; i++)
         Py_DECREF(registers[i]);
     if (registers != few)

@@ -140,7 +140,8 @@ read_class_attribute(PyObject *cls, PyObject *name, Place *place)
     if (place->kept != NULL && is_version(place, cls))
         return Py_NewRef(place->kept);
     PyObject *found = PyType_Type.tp_getattro(cls, name);
-    bool itself = found != NULL && found == _PyType_Lookup((PyTypeObject *)cls, name);
+    bool itself = found != NULL && found == _PyType_Lookup((PyTypeObject *)cls, name)
+        && PyType_HasFeature(Py_TYPE(found), Py_TPFLAGS_IMMUTABLETYPE); /* another type may get a `__get__` */
     place->version = itself ? ((PyTypeObject *)cls)->tp_version_tag : 0;
     place->kept = itself ? found : NULL;
     return found;

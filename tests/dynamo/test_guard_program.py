@@ -261,6 +261,18 @@ def test_what_a_class_has_and_lacks():
         assert value(cls) is True and has(cls) is True and has(base) is True and value(thing) is True
 
 
+def test_an_attribute_of_a_class_may_become_a_descriptor():
+    plain = type("Plain", (), {})
+    kept = plain()
+    cls = type("Class", (), {"kept": kept})
+    guard = guard_of(("is", AttrSource(X, "kept"), kept))
+    assert guard(cls) is True and guard(cls()) is True
+    plain.__get__ = lambda self, instance, owner: 5
+    assert guard(cls) is False and guard(cls()) is False
+    del plain.__get__
+    assert guard(cls) is True
+
+
 def test_places_in_dicts_are_found_again():
     """Random changes of a dict, asked by one program that remembers where keys stood."""
     rng = random.Random(0)
