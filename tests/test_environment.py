@@ -69,6 +69,7 @@ def test_torch_is_pinned_once_and_the_pin_is_in_range():
         ("sys.version_info = (3, 14, 0)", "supports CPython 3.11, 3.12 and 3.13; this is cpython"),
         ("sys.implementation.name = 'pypy'", "this is pypy"),
         ("import importlib.machinery; importlib.machinery.EXTENSION_SUFFIXES[:] = []", "frame hook is not built"),
+        ("import torch; torch.__version__ = '2.10.1+cpu'", "and this is 2.10.1+cpu: run `make setup`"),
     ],
 )
 def test_import_error_says_what_to_do(breakage, message):
