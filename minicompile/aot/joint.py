@@ -123,8 +123,6 @@ def trace(gm, inputs, decompositions=None):
     """Functional ATen graph of `gm`, with its backward where grad mode is on and an input requires grad."""
     constants = functionalize.lift_constants(gm)
     examples = [*inputs, *constants.values()]
-    if any(isinstance(value, torch.SymFloat) for value in inputs):
-        raise Unsupported("float input", "the graph takes a float that is another at each call")
     values = [*functionalize.example_values(gm, inputs), *constants.values()]
     fake_mode = functionalize.fake_mode_of(values)
     pairs = zip(values, examples, strict=True)

@@ -58,7 +58,7 @@ def wrap(output, value, source):
             output.guards.add_alias((known.source, source), same=True, user_location=output.user_location)
         return known
     wrapper = find_wrapper(value)
-    if source in output.varying and can_vary(value) and not output.sizes.is_changing_int(value, source):
+    if source in output.varying and can_vary(value) and not output.sizes.is_changing(value, source):
         wrapper = wrap_varying
     tracker = wrapper(output, value, source)
     if source is not None and not tracker.is_immutable():

@@ -22,9 +22,10 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from .. import errors
 from .guards import ShapeGuard
-from .source import AttrSource, SizeSource
+from .source import AttrSource, ModuleAttrSource, SizeSource
 
 CHANGING = None  # in a history: this size had two values
+LARGEST_FLOAT = torch.finfo(torch.float32).max  # operators refuse larger ones; NaN and infinity follow other rules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,7 @@ class SymbolicSizes:
         self.dynamic, self.history, self.varying = dynamic, history, varying
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.unknown = set()  # symbols that no guard can ask for
+        self.floats = {}  # symbol of a float -> its SymFloat
         self.sources = {}  # symbol -> the Source of its first appearance
         self.inputs = []  # (source, fake tensor) with at least one symbolic size, or (source, SymInt)
         self.promised = []  # (source, fake tensor, dimension) that the user wants symbolic
@@ -106,23 +108,29 @@ class SymbolicSizes:
         self.promised += [(source, fake, d % fake.dim()) for d in marked(tensor, "_dynamo_dynamic_indices")]
         return fake
 
-    def is_changing_int(self, value, source):
-        """Whether an int becomes a symbol.  In a loop 0 and 1 do too: the next round has another."""
-        if type(value) is not int or any(isinstance(place, AttrSource) for place in path_of(source)):
-            return False  # a number that an object keeps is its configuration
-        if value.bit_length() > 63:
-            return False  # no backend has a number for it
+    def is_changing(self, value, source):
+        """Whether an int or float becomes a symbol.  In a loop 0 and 1 do too: the next round has another."""
+        if type(value) is float:
+            changing = abs(value) <= LARGEST_FLOAT and self.history.note(source, [value])[0] is CHANGING
+            return changing and self.dynamic is not False
+        if type(value) is not int or value.bit_length() > 63 or isinstance(source, ModuleAttrSource):
+            return False  # no backend has a number for it; what a module keeps is its configuration
         changing = self.history.note(source, [value])[0] is CHANGING
-        wanted = changing if self.dynamic is None else self.dynamic
+        at_once = self.dynamic and not any(isinstance(place, AttrSource) for place in path_of(source))
+        wanted = (changing or at_once) and self.dynamic is not False
         return wanted and (value not in (0, 1) or source in self.varying)
 
-    def integer(self, value, source):
-        """A symbol for an int that changes from call to call."""
-        symbol_source = SymbolSource(source)
-        expression = self.env.create_symbol(
-            value, symbol_source, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
-        )
-        symbol = self.env.create_symintnode(expression, hint=value, source=symbol_source)
+    def number(self, value, source):
+        """A symbol for an int or float that changes from call to call."""
+        name = SymbolSource(source)
+        if type(value) is float:
+            expression = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
+            self.floats[expression] = symbol = self.env.create_symfloatnode(expression, hint=value, source=name)
+        else:
+            expression = self.env.create_symbol(
+                value, name, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+            )
+            symbol = self.env.create_symintnode(expression, hint=value, source=name)
         self.remember(symbol, source)
         return symbol
 
@@ -164,6 +172,10 @@ class SymbolicSizes:
         for source in self.sources.values():
             if isinstance(source, SizeSource) and source.kind == "shape":
                 yield ShapeGuard("{} > 1", (source,))
+        for symbol, number in self.floats.items():
+            known, value = symbol in self.env.replacements, number.node.hint
+            exact = f"{{}} == {value!r}" if value else f"same_constant({{}}, {value!r})"  # there are two zeros
+            yield ShapeGuard(exact if known else f"abs({{}}) <= {LARGEST_FLOAT!r}", (self.sources[symbol],))
         for source, fake in self.inputs:
             for kind, numbers in (("shape", fake.shape), ("stride", fake.stride())):
                 for index, number in enumerate(numbers):
@@ -173,7 +185,7 @@ class SymbolicSizes:
         first = {}
         same = {symbol: first.setdefault(source, symbol) for symbol, source in self.sources.items()}
         for symbol, expression in self.env.replacements.items():
-            if symbol in self.sources and expression.xreplace(same) != same[symbol]:
+            if symbol in self.sources.keys() - self.floats.keys() and expression.xreplace(same) != same[symbol]:
                 yield self.guard(expression, self.sources[symbol])
         for index, assumed in enumerate(self.env.guards):
             if assumed.expr.xreplace(same) != True:  # noqa: E712 (SymPy's True)
@@ -205,6 +217,9 @@ class SourcePrinter(PythonPrinter):
         if source not in self.places:
             self.places.append(source)
         return f"{{{self.places.index(source)}}}"
+
+    def _print_Float(self, number):
+        return repr(float(number))
 
     def _print_Symbol(self, symbol):
         return self.place(self.sources[symbol])

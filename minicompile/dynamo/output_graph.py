@@ -133,9 +133,9 @@ class OutputGraph:
         return self.add_placeholder(tensor, fake, source)
 
     def add_number(self, value, source):
-        """The tracker of an int that is another one at each call."""
-        symbol = self.sizes.integer(value, source)
-        self.guard("type", source, int)
+        """The tracker of an int or float that is another one at each call."""
+        symbol = self.sizes.number(value, source)
+        self.guard("type", source, type(value))
         node, _ = self.add_placeholder(value, symbol, source)
         return SymNodeVariable(self, node, symbol, source, varies=source in self.varying)
 
@@ -226,7 +226,8 @@ class OutputGraph:
             return gm.forward
         if not callable(compiled):
             raise errors.BackendCompilerFailed(f"backend {self.options.backend_name} returned {compiled!r}")
-        return compiled
+        # a backend too may have taken a drawn number for what it was
+        return gm.forward if self.sizes.has_asked_for_unknown() else compiled
 
     # --- aliasing -----------------------------------------------------------------------------------
     def remember(self, value, variable):

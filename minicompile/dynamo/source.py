@@ -148,6 +148,11 @@ class AttrSource(Source):
 
 
 @dataclasses.dataclass(frozen=True)
+class ModuleAttrSource(AttrSource):
+    """Of an nn.Module: a number there is its configuration, worth a graph of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ItemSource(Source):
     """`parent[key]` with a constant key, on a builtin container."""
 

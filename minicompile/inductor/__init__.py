@@ -73,7 +73,8 @@ def compile(gm, example_inputs=()):
         record.log("perf", "left to ATen: %s", error)
         return in_eager(gm)
     target = config.cuda_backend if graph.device.type == "cuda" else config.cpu_backend
-    if target == "interpreter" and graph.sizes:
+    changing = graph.sizes or any(isinstance(n.meta.get("val"), torch.SymFloat) for n in gm.graph.nodes)
+    if target == "interpreter" and changing:
         return in_eager(gm)  # the interpreter knows numbers only
     if target != "interpreter" and graph.device.type in ("cpu", "cuda"):
         try:

@@ -4,6 +4,9 @@ Goes in: operands.  Comes out: interned `Expr` nodes (equal expressions are one 
 rewrite them.  Mirrors `torch/_inductor/ops_handler.py` and `OpsValue`.  Taught in chapter 09.
 """
 
+import functools
+
+import sympy
 import torch
 
 from .indexing import Indirect, Interned, index
@@ -135,10 +138,21 @@ def op(name, *args, dtype=None):
     return Op(name, tuple(args), OPS[name].result_dtype([a.dtype for a in args], dtype))
 
 
+class LateNumber:
+    """A number that is known at run time only."""
+
+    def element(self, dtype):
+        """The expression that reads it."""
+        raise NotImplementedError
+
+
 def constant(value, dtype):
     """A number in a dtype, converted as ATen converts scalars (rounded to half types too)."""
+    if isinstance(value, LateNumber):
+        return value.element(dtype)
     if not isinstance(value, (bool, int, float)):
-        return op("cast", IndexExpr(index(value), torch.int64), dtype=dtype)  # a symbolic size
+        made = size_expr(value) if isinstance(value, sympy.Expr) else index_expr(value)
+        return op("cast", made, dtype=dtype)
     if dtype in HALF or dtype == torch.float32:
         value = torch.tensor(value, dtype=torch.float64).to(dtype).item()
     return Constant(
@@ -228,3 +242,25 @@ def loads(root):
 def cost(root):
     """About how many vector instructions one point takes."""
     return sum(OPS[node.name].cost for node in walk(root) if isinstance(node, Op))
+
+
+# SymPy's functions of sizes, and those that ShapeEnv adds -> operation on float64
+SIZE_OPERATIONS = {"Add": "add", "Mul": "mul", "FloatTrueDiv": "truediv", "IntTrueDiv": "truediv", "FloatPow": "pow"}
+SIZE_OPERATIONS |= {"Pow": "pow", "OpaqueUnaryFn_sqrt": "sqrt"}
+
+
+def size_expr(value):
+    """A number made of symbolic sizes as an expression: int64 where it is an integer, else float64."""
+    if value.is_integer:
+        return index_expr(value)
+    if value.is_number:
+        return constant(float(value), torch.float64)
+    kind = type(value).__name__
+    parts = [op("cast", size_expr(part), dtype=torch.float64) for part in value.args]
+    if kind == "ToFloat":
+        return parts[0]
+    if kind not in SIZE_OPERATIONS:
+        raise TypeError(f"Cannot convert expression to loops: {value}")
+    if len(parts) == 1:
+        return op(SIZE_OPERATIONS[kind], parts[0])
+    return functools.reduce(functools.partial(op, SIZE_OPERATIONS[kind]), parts)

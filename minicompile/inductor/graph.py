@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import ir
+from .floats import NEEDS_A_NUMBER, FloatValue, float_text
 from .indexing import SizeSymbol, hint, index
 from .ir import Buffer, Extern, Layout, Load, MultiOutput, Pointwise, Reduction, View
 
@@ -131,10 +132,6 @@ class IRGraph:
 def size_of(value):
     """A size as `int | sympy.Expr` of SizeSymbols."""
     return current().symbolic(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
-
-
-# what SymPy says to `if size > 3` and to float(size)
-NEEDS_A_NUMBER = ("truth value of Relational", "Cannot convert expression to")
 
 
 class UnknownSize(Exception):
@@ -290,6 +287,8 @@ class GraphLowering:
         value = node.meta.get("val", example)
         if not isinstance(value, torch.Tensor):
             self.inputs[name] = None
+            if isinstance(value, torch.SymFloat):
+                return FloatValue(name, self)
             if isinstance(value, torch.SymInt):
                 value = size_of(value)
                 self.numbers[name] = value if isinstance(value, sympy.Expr) else None
@@ -309,9 +308,11 @@ class GraphLowering:
 
     def call_function(self, node):
         value = node.meta.get("val")
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        if any(isinstance(a, FloatValue) for a in args) and isinstance(value, torch.SymFloat):
+            return FloatValue(float_text(node, args), self)
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return size_of(value)
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         if not isinstance(node.target, torch._ops.OpOverload):  # operator.getitem, arithmetic on sizes
             return node.target(*args, **kwargs)
         result = NotImplemented
@@ -328,7 +329,7 @@ class GraphLowering:
         try:
             return rule(*args, **kwargs)
         except TypeError as error:
-            if self.symbols and any(text in str(error) for text in NEEDS_A_NUMBER):
+            if any(text in str(error) for text in NEEDS_A_NUMBER):
                 return NotImplemented
             raise
 

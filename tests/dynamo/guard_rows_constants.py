@@ -162,3 +162,24 @@ row(
     kept("g = C().a"),
     due("g = c.b"),
 )
+row(
+    "another float",
+    "a = 0.5",
+    "lambda x, a: x * a",
+    due("a = 0.25"),
+    kept("a = 0.75"),
+    kept("a = -0.0"),
+    due("a = math.inf"),
+)
+row(
+    "a float that is looked at", "a = 0.5", "lambda x, a: (x, f'{a}')", due("a = 0.0"), due("a = -0.0"), kept("a = 0.0")
+)
+row("a float of which more is computed", "a = 0.5", "lambda x, a: x + (a * 3 - 1) / 7", due("a = 2.5"), kept("a = 0.1"))
+row(
+    "a float that a condition compares",
+    "a = 0.5",
+    "lambda x, a: x if a > 1 else -x",
+    due("a = 0.25"),
+    kept("a = 0.75"),
+    due("a = 7.5"),
+)

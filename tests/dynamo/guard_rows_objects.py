@@ -351,7 +351,8 @@ row(
     due("c.s = 'ab'"),
     kept("c.t = 9"),
 )
-row("an int of an object", C + "c.n = 5", "lambda x, c: x * c.n", due("c.n = 6"))
+row("a float of an object", C + "c.lr = 0.5", "lambda x, c: x * c.lr", due("c.lr = 0.25"), kept("c.lr = 0.125"))
+row("an int of an object", C + "c.n = 5", "lambda x, c: x * c.n", due("c.n = 6"), kept("c.n = 9"))
 row("an object that dies", C, "lambda x, c: x + len(c.s)", kept("del c; c = C()"), due("del c; c = C(); c.s = 'abc'"))
 row(
     "an identity that comes again",
@@ -368,3 +369,16 @@ row(
     due("t['g'] = lambda c, x: x - 1"),
 )
 row("a generator function's global", "S = 'a'\ndef g():\n    yield len(S)", "lambda x: x + sum(g())", due("S = 'ab'"))
+row(
+    "a builtin is rebound",
+    "import builtins\nbuiltins.help_me = lambda: 1\nlater(builtins.__dict__.pop, 'help_me', None)",
+    "lambda x: x + help_me()",
+    due("builtins.help_me = lambda: 2"),
+)
+row(
+    "a builtin is added",
+    "import builtins",
+    "lambda x: x + late",
+    due("builtins.late = 3; later(builtins.__dict__.pop, 'late', None)"),
+    fullgraph=False,
+)

@@ -36,7 +36,7 @@ from .base import VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
 from .functions import BuiltinMethodVariable, UserFunctionVariable
-from .symbolic import GRAPH_FUNCTIONS, is_arithmetic
+from .symbolic import GRAPH_FUNCTIONS, SymNodeVariable, is_arithmetic
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
 from .tensor import graph_call
 
@@ -67,6 +67,8 @@ HANDLERS = {
 def is_graph_arithmetic(function, args, kwargs):
     """Whether the call is a graph operation on numbers that change from call to call."""
     if function not in GRAPH_FUNCTIONS or kwargs or not is_arithmetic([a.realize() for a in args]):
+        return False
+    if function is not float and any(isinstance(a.realize(), SymNodeVariable) and a.realize().floats() for a in args):
         return False
     # The graph's min and max take two numbers and give a float if one is: Python gives one of the two, as it is.
     return function not in (min, max) or len(args) == 2 and all(a.python_type() is int for a in args)

@@ -268,15 +268,15 @@ def boolean(value):
     return TRUE if value else FALSE
 
 
-@wraps(int)
-def wrap_int(output, value, source):
+@wraps(int, float)
+def wrap_number(output, value, source):
     """A constant, or a graph input where the number changes from call to call."""
-    if source is not None and output.sizes.is_changing_int(value, source):
+    if source is not None and output.sizes.is_changing(value, source):
         return output.add_number(value, source)
     return wrap_constant(output, value, source)
 
 
-@wraps(float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+@wraps(complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 @wraps(torch.dtype, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)
 def wrap_constant(output, value, source):
     output.guard("equals", source, value)

@@ -204,9 +204,8 @@ def descriptor_get(tx, found, instance):
     for kind in _mro_of(type(attribute)):
         if kind in GETTERS:
             return GETTERS[kind](tx, found, instance)
-        if "__get__" in _dict_of(kind):
-            return call_get(tx, found, instance, class_lookup(tx, type(attribute), "__get__"))
-    return value_at(tx, attribute, class_source(found))
+    hook = class_lookup(tx, type(attribute), "__get__")
+    return value_at(tx, attribute, class_source(found)) if hook is None else call_get(tx, found, instance, hook)
 
 
 def call_get(tx, found, instance, hook):

@@ -15,7 +15,7 @@ from torch import nn
 from ..builder import wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
-from ..source import AttrSource, CallSource, ConstantSource, ItemSource
+from ..source import AttrSource, CallSource, ConstantSource, ItemSource, ModuleAttrSource
 from .base import VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
@@ -36,7 +36,8 @@ class NNModuleVariable(UserDefinedObjectVariable):
     """An nn.Module."""
 
     def attribute_source(self, name):
-        return ModuleTableSource(self.source, name) if name in TABLES else super().attribute_source(name)
+        source = ModuleTableSource(self.source, name) if name in TABLES else super().attribute_source(name)
+        return ModuleAttrSource(self.source, name) if type(source) is AttrSource else source
 
     # --- attributes ---------------------------------------------------------------------------------
     def missing_attribute(self, tx, name):

@@ -16,7 +16,7 @@ from .descriptors import class_lookup
 from .elements import next_or_none
 from .overrides import is_overridden
 from .refusals import refuse
-from .symbolic import SymNodeVariable, is_arithmetic
+from .symbolic import SymNodeVariable, is_arithmetic, settled
 from .tensor import TensorVariable, graph_call
 from .varying import VaryingVariable
 
@@ -120,7 +120,7 @@ def binary(function):
     method, reflected = BINARY[function]
 
     def handler(tx, left, right):
-        left, right = left.realize(), right.realize()
+        left, right = settled(function, left.realize(), right.realize())
         if in_graph(tx, left, right):
             return graph_call(tx, function, [left, right], {})
         if can_fold(left, right):
@@ -136,7 +136,7 @@ def in_place(function):
     forward, reflected = BINARY[plain]
 
     def handler(tx, left, right):
-        left, right = left.realize(), right.realize()
+        left, right = settled(plain, left.realize(), right.realize())
         if in_graph(tx, left, right):
             return graph_call(tx, function if isinstance(left, TensorVariable) else plain, [left, right], {})
         if can_fold(left, right):
@@ -153,7 +153,7 @@ def compare(function):
     method, reflected = COMPARE[function]
 
     def handler(tx, left, right):
-        left, right = left.realize(), right.realize()
+        left, right = settled(function, left.realize(), right.realize())
         if in_graph(tx, left, right):
             return graph_call(tx, function, [left, right], {})
         if can_fold(left, right):
@@ -172,7 +172,7 @@ def unary(function):
     method = UNARY[function]
 
     def handler(tx, operand):
-        operand = operand.realize()
+        (operand,) = settled(function, operand.realize())
         if in_graph(tx, operand):
             return graph_call(tx, function, [operand], {})
         if can_fold(operand):

@@ -7,10 +7,12 @@ Mirrors `SymNodeVariable` in `torch/_dynamo/variables/tensor.py`.  Taught in cha
 """
 
 import math
+import operator
 
 import torch
 
 from ..builder import wraps
+from ..dynamic_shapes import is_symbolic
 from .base import VariableTracker, is_question, unsupported
 from .constant import ConstantVariable
 
@@ -28,6 +30,11 @@ GRAPH_FUNCTIONS = {
     math.trunc: math.trunc,
     round: round,
 }
+
+
+# what a graph computes of floats as Python does, to the last bit
+FLOAT_ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg}
+COMPARISONS = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
 class SymNodeVariable(VariableTracker):
@@ -50,9 +57,16 @@ class SymNodeVariable(VariableTracker):
         if is_question():
             return self.python_type()(self.symbol.node.hint)
         self.check_known()
-        value = self.python_type()(self.symbol)
+        value = self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
+        for number in self.floats() or [self.symbol]:
+            PYTHON_TYPES[type(number)](number)
         self.output.sizes.locate(self.output.user_location)
         return value
+
+    def floats(self):
+        """The floats of the outside world that are in it."""
+        known = self.output.sizes.floats
+        return [known[symbol] for symbol in self.symbol.node.expr.free_symbols if symbol in known]
 
     def check_known(self):
         if self.varies or not self.output.sizes.knows(self.symbol.node.expr):
@@ -99,6 +113,20 @@ def is_arithmetic(operands):
         isinstance(v, SymNodeVariable) or (isinstance(v, ConstantVariable) and type(v.value) in (int, float))
         for v in operands
     )
+
+
+def settled(function, *operands):
+    """The operands; as constants where a graph, or SymPy for a guard, says not quite what Python says of a float."""
+    floats = [v for v in operands if isinstance(v, SymNodeVariable) and v.floats()]
+    if not floats or not is_arithmetic(operands):
+        return operands
+    if function in COMPARISONS and all(v.symbol.node.expr.is_symbol for v in floats):
+        return operands
+    if function in FLOAT_ARITHMETIC and not any(isinstance(v, ConstantVariable) and v.value == 0 for v in operands):
+        result = function(*(v.symbol if isinstance(v, SymNodeVariable) else v.value for v in operands))
+        if is_symbolic(result):
+            return operands
+    return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
 
 
 @wraps(torch.SymInt, torch.SymFloat, torch.SymBool)

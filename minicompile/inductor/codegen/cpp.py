@@ -195,7 +195,8 @@ class LoopKernel(ColumnReductions, LoopWriter):
                     if isinstance(size, int):
                         self.line(f"{kind} {name}[{size * width}];")
                     else:
-                        self.line(f"{kind}* __restrict {name} = m_scratch<{kind}, {number}>({self.size(size * width)});")
+                        length = self.size(size * width)
+                        self.line(f"{kind}* __restrict {name} = m_scratch<{kind}, {number}>({length});")
 
     def few_rows(self, trips):
         """One pass over long rows and few of them: the rows themselves are shared out among threads."""

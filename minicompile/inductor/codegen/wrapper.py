@@ -8,12 +8,14 @@ Mirrors `torch/_inductor/codegen/wrapper.py`.  Taught in chapter 11.
 import ctypes
 import dataclasses
 import math
+import operator
 import sys
 
 import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
+from ..floats import FloatValue
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
 from ..memory import out_variant
@@ -54,7 +56,7 @@ def text_of(value):
     """A Python expression for an argument of an ATen call."""
     if isinstance(value, sympy.Expr):
         return SizePrinter().doprint(value)
-    if isinstance(value, View):
+    if isinstance(value, (View, FloatValue)):
         return str(value)
     if isinstance(value, (list, tuple)):
         inside = ", ".join(map(text_of, value))
@@ -281,6 +283,7 @@ NAMES = {
     "fixed": fixed,
     "device": torch.device,
     "math": math,
+    "operator": operator,
     **{short(d): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
     **{
         short(d): d

@@ -6,12 +6,12 @@ Mirrors `make_pointwise` and `promote_constants` in `torch/_inductor/lowering.py
 
 import functools
 
-import sympy
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
 from .. import ir
+from ..expr import LateNumber
 from ..graph import TensorValue, current
 from ..indexing import index
 
@@ -63,6 +63,8 @@ def promote(*operands, kind=KIND.DEFAULT):
 
 def number_type(x):
     """The Python type of a number; a symbolic size is an int."""
+    if isinstance(x, LateNumber):
+        return float
     return type(x) if isinstance(x, (bool, int, float, complex)) else int
 
 
@@ -151,31 +153,7 @@ def elementwise(function, operands, dtype, device=None):
     return TensorValue(device, inner(ir.loop_vars(size)).dtype, size, inner)
 
 
-# SymPy's functions of sizes, and those that ShapeEnv adds -> operation on float64
-SIZE_OPERATIONS = {"Add": "add", "Mul": "mul", "FloatTrueDiv": "truediv", "IntTrueDiv": "truediv", "FloatPow": "pow"}
-SIZE_OPERATIONS |= {"Pow": "pow", "OpaqueUnaryFn_sqrt": "sqrt"}
-
-
-def size_expr(value):
-    """A number made of symbolic sizes as an expression: int64 where it is an integer, else float64."""
-    if value.is_integer:
-        return ir.index_expr(value)
-    if value.is_number:
-        return ir.constant(float(value), torch.float64)
-    kind = type(value).__name__
-    parts = [ir.op("cast", size_expr(part), dtype=torch.float64) for part in value.args]
-    if kind == "ToFloat":
-        return parts[0]
-    if kind not in SIZE_OPERATIONS:
-        raise TypeError(f"Cannot convert expression to loops: {value}")
-    if len(parts) == 1:
-        return ir.op(SIZE_OPERATIONS[kind], parts[0])
-    return functools.reduce(functools.partial(ir.op, SIZE_OPERATIONS[kind]), parts)
-
-
 def _element(x, position, dtype):
-    if isinstance(x, sympy.Expr):
-        return ir.op("cast", size_expr(x), dtype=dtype)
     if not isinstance(x, TensorValue):
         return ir.constant(x, dtype)
     value = x.load(position)

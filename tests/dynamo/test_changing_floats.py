@@ -1,0 +1,127 @@
+"""Floats that change from call to call: symbols from the second value on, to the last bit what eager computes."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minicompile
+from minicompile.testing import CompileCounter, differences
+
+VALUES = (0.3, 0.7, 0.1 + 0.2, -2.5, 0.0, -0.0, 1.0, 3e38)
+IN_GRAPH = {
+    "product": lambda x, f: x * f,
+    "of a half": lambda x, f: x.half() * f,
+    "of a double": lambda x, f: x.double() * f,
+    "of an int": lambda x, f: x.int() * f,
+    "in place": lambda x, f: x.clone().mul_(f),
+    "reflected": lambda x, f: f - x,
+    "power": lambda x, f: x**f,
+    "limit": lambda x, f: x.clamp(max=f),
+    "filled": lambda x, f: torch.full((3,), f) + x,
+    "masked": lambda x, f: x.masked_fill(x > 1, f),
+    "where": lambda x, f: torch.where(x > 1, x, f),
+    "compared": lambda x, f: x > f,
+    "arithmetic": lambda x, f: (x + (f * 3 - 1) / 7, f * 3, -f, f),
+    "with a size": lambda x, f: x * (f + x.shape[0]),
+    "slope": lambda x, f: F.leaky_relu(x - 2, f),
+}
+LOOKED_AT = {
+    "text": lambda x, f: (x, f"{f}"),
+    "rounded": lambda x, f: x + int(f * 1e-30),
+    "root": lambda x, f: x * math.sqrt(abs(f)),
+    "remainder": lambda x, f: x * (f % 0.25),
+    "times zero": lambda x, f: x * (f * 0),
+}
+
+
+def compare(fn, backend, exact=True):
+    """The number of compiles."""
+    compiled, x = minicompile.compile(fn, backend=backend, fullgraph=True), torch.tensor([1.3, 2.7, 0.9])
+    for value in VALUES:
+        assert not (lines := differences(fn(x, value), compiled(x, value), exact=exact)), (value, lines)
+    return minicompile.stats()["graphs"]
+
+
+@pytest.mark.parametrize("name", IN_GRAPH)
+def test_a_float_in_the_graph_needs_two_compiles(name):
+    assert compare(IN_GRAPH[name], CompileCounter()) == 2
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_a_float_that_is_looked_at_is_guarded(name):
+    with minicompile.config.patch(recompile_limit=len(VALUES)):
+        assert compare(LOOKED_AT[name], "eager") <= len(VALUES)
+
+
+@pytest.mark.parametrize("name", IN_GRAPH)
+@pytest.mark.parametrize("target", ["aot", "cpp", "triton"])
+def test_a_float_through_aot_and_both_code_generators(name, target):
+    if target == "triton":
+        pytest.importorskip("triton")
+    with minicompile.config.patch(cpu_backend="cpp" if target == "aot" else target):
+        assert compare(IN_GRAPH[name], "aot_eager" if target == "aot" else "inductor", exact=False) == 2
+
+
+def test_gradients_of_a_product_with_a_float():
+    def loss(x, f):
+        return (x * f).sum() * f
+
+    compiled, x = minicompile.compile(loss, fullgraph=True), torch.randn(5, requires_grad=True)
+    for value in VALUES[:-1]:
+        expected, found = (torch.autograd.grad(call(x, value), x)[0] for call in (loss, compiled))
+        assert torch.equal(found, expected)
+    assert minicompile.stats()["graphs"] == 2
+
+
+def test_a_condition_on_a_float_is_a_guard():
+    def step(x, rate):
+        return x * rate if rate > 0.25 else x
+
+    counter, x = CompileCounter(), torch.ones(3)
+    compiled = minicompile.compile(step, backend=counter)
+    for rate in (0.5, 0.3, 0.9, 0.26, 0.25, 0.1, -1.0):
+        assert torch.equal(compiled(x, rate), step(x, rate))
+    assert counter.graphs == 3
+    entries = minicompile.record.compilations
+    texts = [[str(guard) for guard in entry.artifacts("capture")[0].guards] for entry in entries]
+    assert "rate > 0.25" in texts[1] and "rate <= 0.25" in texts[2] and len(texts) == 3
+
+
+def test_a_float_of_an_object_and_of_a_module():
+    class Optimizer:
+        rate = 0.5
+
+    class Scale(torch.nn.Module):
+        factor, places = 0.5, 2
+
+        def forward(self, x):
+            return x * self.factor + self.places
+
+    settings, x = Optimizer(), torch.ones(3)
+    step = minicompile.compile(lambda x, o: x - o.rate * x, backend="eager")
+    module = Scale()
+    compiled = minicompile.compile(module, backend="eager")
+    for number in range(1, 20):
+        settings.rate = module.factor = 1.0 / number
+        assert torch.equal(step(x, settings), x - settings.rate * x)
+        assert torch.equal(compiled(x), x * module.factor + 2)
+    assert len(minicompile.record.compilations) == 4
+
+
+def test_nan_infinity_and_huge_floats_are_constants():
+    def scale(x, f):
+        return x * f
+
+    compiled, x = minicompile.compile(scale, backend="eager"), torch.tensor([1.0, -2.0])
+    for value in (0.5, 0.25, math.nan, math.inf, -math.inf, 1e300, math.nan, math.inf, 0.75):
+        assert not differences(scale(x, value), compiled(x, value), exact=True)
+    assert len(minicompile.record.compilations) == 6
+
+
+def test_dynamic_false_keeps_floats_constant():
+    compiled, x = minicompile.compile(lambda x, f: x * f, backend="eager", dynamic=False), torch.ones(2)
+    for value in (0.5, 0.25, 0.75):
+        assert torch.equal(compiled(x, value), x * value)
+    assert len(minicompile.record.compilations) == 3
