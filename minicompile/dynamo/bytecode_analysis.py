@@ -4,6 +4,7 @@ Goes in: what `bytecode.decode` returns.  Comes out: plain lists and sets, one e
 listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02.
 """
 
+import collections
 import dis
 
 from .bytecode_versions import GENERATOR_START_DEPTH, ExceptionHandler
@@ -167,3 +168,25 @@ def argument_text(instruction, names):
         name = getattr(value, "__qualname__", getattr(value, "co_qualname", ""))
         return repr(value) if plain else f"<{f'{type(value).__name__} {name}'.strip()}>"
     return "" if instruction.argval is None else str(instruction.argval)
+
+
+def cells_made_inside(instructions):
+    """The cells of inlined comprehensions: made in the middle of the code, not in its prologue."""
+    return {i.argval for i in instructions[prologue_length(instructions) :] if i.opname == "MAKE_CELL"}
+
+
+def shadows_a_cell(code, instructions):
+    """Whether an inlined comprehension has a cell of its own under a name that the code around it uses too.
+
+    Both have one place in the frame then, which the comprehension takes over for a while.
+    """
+    inner = cells_made_inside(instructions)
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    made_before = [i.argval for i in instructions[: prologue_length(instructions)] if i.opname == "MAKE_CELL"]
+    cleared = {i.argval for i in instructions if i.opname == "LOAD_FAST_AND_CLEAR"}
+    if inner.intersection(arguments) or (inner | cleared).intersection((*code.co_freevars, *made_before)):
+        return True
+    uses = collections.Counter((i.opname, i.argval) for i in instructions if isinstance(i.argval, str))
+    return any(
+        uses["LOAD_FAST", name] or uses["STORE_FAST", name] > 2 * uses["LOAD_FAST_AND_CLEAR", name] for name in inner
+    )

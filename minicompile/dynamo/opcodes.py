@@ -6,6 +6,7 @@ or a jump.  Mirrors the opcode methods of `torch/_dynamo/symbolic_convert.py`.  
 A new opcode is one method.  Operators share one table each.
 """
 
+import itertools
 import operator
 
 from .assumptions import assumed_truth
@@ -59,6 +60,14 @@ def unary(function):
         self.push(self.call(function, self.pop()))
 
     return method
+
+
+def has_finalizer(value):
+    """Whether code of the program may run when the value dies, or one that it holds."""
+    parts = ()
+    if any(type(value) is kind for kind in (list, tuple, set, dict)):  # `is`: a metaclass may compare
+        parts = itertools.islice(value.values() if type(value) is dict else value, 100)
+    return any(hasattr(type(part), "__del__") for part in (value, *parts))
 
 
 class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
@@ -121,7 +130,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def check_drop(self, name):
         """A local loses what it holds: if that dies, its finalizer must run now."""
         dropped = self.locals.get(name)
-        if isinstance(dropped, LazyVariable) and dropped.source is not None and hasattr(type(dropped.value), "__del__"):
+        if isinstance(dropped, LazyVariable) and dropped.source is not None and has_finalizer(dropped.value):
             unsupported("object with a finalizer", f"`{name}` loses an object whose class defines __del__")
 
     def LOAD_FAST_AND_CLEAR(self, instruction):

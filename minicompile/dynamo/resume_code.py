@@ -10,7 +10,7 @@ import types
 import weakref
 
 from .bytecode import Instruction, assemble, decode
-from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, successors
+from .bytecode_analysis import cells_made_inside, copy_instructions, live_sets, reachable, successors
 from .code_table import CodeTable
 from .symbolic_convert import instructions_of
 from .variables.base import unsupported
@@ -188,21 +188,16 @@ def _placed_at(instructions, line):
     return instructions
 
 
-def cells_made_inside(instructions):
-    """The cells of inlined comprehensions: made in the middle of the code, not in its prologue."""
-    return {i.argval for i in instructions[prologue_length(instructions) :] if i.opname == "MAKE_CELL"}
-
-
 # --- generators -----------------------------------------------------------------------------------------
-def emit_suspended_generator(codegen, frame, started):
+def emit_suspended_generator(codegen, frame, started, names):
     """Build a real generator that stands where the translator of a generator's frame stands.
 
     It is made by a resume function of the generator's code, which yields at once when it is not a new one.
     """
     if frame.handling:
         unsupported("value across a break", "a generator stands in an exception handler at the break")
-    names = tuple(frame.locals)
-    code, _ = resume_code(frame.code, frame.pointer, (True,) * len(frame.stack), names)
+    local_names = tuple(frame.locals)
+    code, _ = resume_code(frame.code, frame.pointer, (True,) * len(frame.stack), local_names)
     codegen.push_function(make_suspended_generator)
     codegen.load_const(code)
     codegen.load_source(frame.globals_source or frame.globals_source_of(frame.globals_dict))
@@ -211,9 +206,9 @@ def emit_suspended_generator(codegen, frame, started):
     codegen.build_tuple(len(code.co_freevars))
     for tracker in [*frame.locals.values(), *frame.stack]:
         codegen(tracker)
-    codegen.build_tuple(len(names) + len(frame.stack))
+    codegen.build_tuple(len(local_names) + len(frame.stack))
     codegen.load_const(started)
-    codegen.load_const((frame.code.co_name, frame.code.co_qualname))
+    codegen.load_const(names)
     codegen.call_function(6)
 
 

@@ -12,6 +12,8 @@ import types
 import numpy
 import torch
 
+from .bytecode_analysis import shadows_a_cell
+
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 SKIPPED_LIBRARIES = (TORCH_FOLDER, os.path.dirname(numpy.__file__) + os.sep)
@@ -45,9 +47,12 @@ def never_capture(code):
     if path.startswith(SKIPPED_LIBRARIES) and not path.startswith(CAPTURED_FOLDERS[:3]):
         return True
     from .resume_code import looks_at_own_frame
+    from .symbolic_convert import instructions_of
 
     looks = looks_at_own_frame(code)  # one look is a break; what a look leaves behind for the next one, we would lose
-    return len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks)
+    if len(looks) > 1 or not {"exec", "_getframe", "currentframe"}.isdisjoint(looks):
+        return True
+    return bool(code.co_cellvars or code.co_freevars) and shadows_a_cell(code, instructions_of(code)[0])
 
 
 def concerns_tensors(code, function, arguments):

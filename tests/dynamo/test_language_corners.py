@@ -674,3 +674,68 @@ def test_a_key_is_deleted_after_the_way_to_it_is_gone():
 def test_proxies_of_equal_mappings():
     one, two = types.MappingProxyType({"a": 1}), types.MappingProxyType({"a": 1})
     assert same(lambda x, one, two: (one == two, one != two, one == {"a": 1}), one, two) == (True, False, True)
+
+
+def test_a_comprehension_that_takes_over_a_variable():
+    def stored_after(x):
+        makers = [(lambda: i) for i in range(3)]
+        i = 20
+        pause()
+        return [make() for make in makers], i
+
+    def a_cell_outside_too(x):
+        y = 10
+        outside = lambda: y  # noqa: E731
+        makers = [(lambda: y) for y in range(3)]
+        pause()
+        return [make() for make in makers], outside(), y
+
+    assert same(stored_after) == ([2, 2, 2], 20)
+    assert same(a_cell_outside_too) == ([2, 2, 2], 10, 10)
+    assert same(lambda x: (stored_after(x), a_cell_outside_too(x))) == (([2, 2, 2], 20), ([2, 2, 2], 10, 10))
+
+
+def test_names_of_generators():
+    def make():
+        yield 1
+
+    def function(x):
+        make.__name__ = "renamed"
+        generator = make()
+        pause()
+        return generator.__name__, generator.__qualname__
+
+    assert same(function)[0] == "renamed"
+
+
+def test_a_list_of_objects_with_finalizers_is_dropped():
+    died = []
+
+    class Thing:
+        def __del__(self):
+            died.append(1)
+
+    def function(x):
+        things = [Thing(), Thing()]
+        pause()
+        del things
+        before = len(died)
+        died.clear()
+        return before
+
+    assert same(function) == 2
+
+
+def test_what_closing_a_generator_returns():
+    def generator():
+        try:
+            yield 1
+        except GeneratorExit:
+            return 5
+
+    def function(x):
+        running = generator()
+        next(running)
+        return running.close(), running.close()
+
+    same(function)

@@ -18,6 +18,7 @@ class GeneratorVariable(VariableTracker):
         self.frame = frame
         frame.run_prologue()
         frame.output.generators.append(self)
+        self.names = names_of(frame.function, frame.side_effects)
         self.started = self.finished = self.running = False
 
     def python_type(self):
@@ -119,7 +120,9 @@ class GeneratorVariable(VariableTracker):
         try:
             self.resume(tx, ObservedException(exit_))
         except ObservedException as observed:
-            if tx.exception_matches(observed, GeneratorExit) or tx.exception_matches(observed, StopIteration):
+            if tx.exception_matches(observed, StopIteration):
+                return observed.variable.var_getattr(tx, "value") if CLOSE_RETURNS else tx.build(None)
+            if tx.exception_matches(observed, GeneratorExit):
                 return tx.build(None)
             raise
         tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
@@ -130,10 +133,23 @@ class GeneratorVariable(VariableTracker):
         if self.finished:
             codegen.push_function(exhausted_generator)
             return codegen.call_function(0)
-        emit_suspended_generator(codegen, self.frame, self.started)
+        emit_suspended_generator(codegen, self.frame, self.started, self.names)
 
     def __repr__(self):
         return f"GeneratorVariable({self.frame.code.co_qualname})"
+
+
+CLOSE_RETURNS = sys.version_info >= (3, 13)  # what the generator returns
+NAMES = ("__name__", "__qualname__")
+
+
+def names_of(function, effects):
+    """The names of a function as they are now: its generators take them over."""
+    pending, existing = effects.pending_attributes(function), getattr(function, "value", None)
+    own = (function.code.co_name, function.code.co_qualname)
+    if existing is not None:
+        own = (existing.__name__, existing.__qualname__)
+    return tuple(pending[n].as_python_constant() if n in pending else old for n, old in zip(NAMES, own))
 
 
 def close_dropped(tx):

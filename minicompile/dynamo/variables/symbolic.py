@@ -110,9 +110,13 @@ class SymNodeVariable(VariableTracker):
 def is_arithmetic(operands):
     """Numbers, of which one at least is symbolic (a bool is none: SymPy does not compare it with numbers)."""
     return any(isinstance(v, SymNodeVariable) for v in operands) and all(
-        isinstance(v, SymNodeVariable) or (isinstance(v, ConstantVariable) and type(v.value) in (int, float))
-        for v in operands
+        isinstance(v, SymNodeVariable) or (isinstance(v, ConstantVariable) and fits_graph(v.value)) for v in operands
     )
+
+
+def fits_graph(value):
+    """A number of the size that a graph works with."""
+    return type(value) is float or (type(value) is int and value.bit_length() < 64)
 
 
 def settled(function, *operands):
