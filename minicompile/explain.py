@@ -10,6 +10,7 @@ import html
 
 from . import record
 from .compiler import compile
+from .dynamo.eval_frame import frame_states
 
 
 @dataclasses.dataclass
@@ -19,6 +20,7 @@ class Explanation:
     result: object
     compilations: list
     stats: dict
+    history: dict = dataclasses.field(default_factory=dict)  # function -> why it was compiled again, ever since
 
     @property
     def breaks(self):
@@ -58,6 +60,9 @@ class Explanation:
             if len(errors) > 1:
                 lines.append(f"  counted {len(errors)} times: once by each capture that came here")
         lines += [f"recompile: {reason}" for reason in self.recompiles]
+        for name, reasons in self.history.items():
+            if len(reasons) > len(self.recompiles):
+                lines += [f"{name} was compiled {len(reasons) + 1} times:", *(f"  {reason}" for reason in reasons)]
         lines.append("seconds: " + ", ".join(f"{name} {value:.3f}" for name, value in self.seconds_by_stage().items()))
         for entry in self.compilations:
             for capture in entry.artifacts("capture"):
@@ -77,6 +82,12 @@ def by_place(breaks):
     return list(groups.values())
 
 
+def recompile_history():
+    """{function: why it was compiled again}, for all code that was."""
+    states = ((code.co_qualname, frame_states.get(code)) for code in frame_states.codes())
+    return {name: list(state.history) for name, state in states if state.history}
+
+
 def explain(fn, **options):
     """`explain(fn)(*args)` compiles and runs `fn` once and returns an Explanation.  options: those of `compile`."""
 
@@ -89,6 +100,6 @@ def explain(fn, **options):
             entries = entries[entries.index(last) + 1 :]
         after = record.stats()
         counts = {name: after[name] - before[name] for name in after if isinstance(after[name], int)}
-        return Explanation(result, entries, counts)
+        return Explanation(result, entries, counts, recompile_history())
 
     return explained

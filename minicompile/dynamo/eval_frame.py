@@ -104,15 +104,15 @@ def convert_frame(options, code, function, arguments):
     with _lock:
         state = frame_states.get(code) or frame_states.set(code, FrameState())
         known = [check for known_options, check in state.compiled if known_options == options]
-        reason = recompile_reason(known, function, arguments)
+        failure = recompile_reason(known, function, arguments)
         if known and resumes_in_loop(code):
             add_varying(state.varying, known[-1].guards.failures(function, arguments))
         if len(known) >= config.recompile_limit:
-            warn_limit(code, reason)
+            warn_limit(code, failure)
             return False
         with record.compilation(code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}") as entry:
-            if reason:
-                entry.recompile_reason = reason
+            if failure is not None:
+                entry.recompile_reason = reason = str(failure)
                 state.history.append(reason)
                 record.counters["recompiles"] += 1
                 record.log("recompiles", "%s recompiles: %s", code.co_qualname, reason)
@@ -268,19 +268,16 @@ def note_break(entry, error):
 
 
 def recompile_reason(checks, function, arguments):
-    """Why none of the entries fits: the first failing guard of the newest."""
-    for check in reversed(checks):
-        failure = check.guards.first_failure(function, arguments)
-        if failure is not None:
-            return str(failure)
-    return ""
+    """Why none of the entries fits: the GuardFailure of the newest; None where there is none."""
+    failures = (check.guards.first_failure(function, arguments) for check in reversed(checks))
+    return next((failure for failure in failures if failure is not None), None)
 
 
-def warn_limit(code, reason):
+def warn_limit(code, failure):
     record.warn_once(
         f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled {config.recompile_limit} times; "
-        f"from now on it runs in eager. The guard that kept failing: {reason}. Make that value a tensor, keep it "
-        "constant, or raise minicompile.config.recompile_limit."
+        f"from now on it runs in eager. The guard that kept failing: {failure}. What helps: {failure.mend}; "
+        "or raise minicompile.config.recompile_limit."
     )
 
 

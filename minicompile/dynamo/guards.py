@@ -208,7 +208,7 @@ class GuardFunction:
         """The GuardFailure of the first check that does not hold, in capture's order, or None."""
         for name, old, new in zip(AMBIENT_NAMES, self.guard_set.ambient, ambient_state()):
             if old != new:
-                return GuardFailure(name, old, new)
+                return GuardFailure(name, old, new, mend="enter that mode once, around all calls")
         for guard in self.guard_set:
             failed = self._evaluate(guard, function, arguments)
             if failed is not None:
@@ -237,7 +237,19 @@ class GuardFunction:
             value = f"unreadable ({type(error).__name__})"
         if guard.kind == "tensor" and isinstance(value, tuple):
             return tensor_difference(guard, value)
-        return GuardFailure(str(guard), guard.expected, value, guard.user_location)
+        return GuardFailure(str(guard), guard.expected, value, guard.user_location, MENDS.get(guard.kind, KEEP))
+
+
+KEEP = "keep that value as it is from call to call"
+MENDS = {  # kind of guard -> what to do where it keeps failing
+    "equals": "make that value a tensor, or keep it constant",
+    "is": "make that object once, outside of the calls",
+    "code": "define that function once, outside of the calls",
+    "tensor": "convert that tensor before the call, so that all calls get one kind",
+    "length": "keep its length, or put its tensors together into one with torch.stack",
+    "keys": "keep its keys and their order",
+    "truth": "decide before the call",
+}
 
 
 @dataclasses.dataclass
@@ -248,6 +260,7 @@ class GuardFailure:
     old: object
     new: object
     user_location: str = ""
+    mend: str = KEEP
 
     def __str__(self):
         where = f" ({self.user_location})" if self.user_location else ""
@@ -262,9 +275,10 @@ def tensor_difference(guard, properties):
             for index, (a, b) in enumerate(zip(old, new)):
                 if a is not None and a != b:
                     place += f"[{index}]" if name == "shape" else f"({index})"
-                    return GuardFailure(place, a, b, guard.user_location)
+                    mend = f"minicompile.mark_dynamic({guard.source.name}, {index}) or dynamic=True makes one graph do"
+                    return GuardFailure(place, a, b, guard.user_location, mend)
         elif old != new:
-            return GuardFailure(place, old, new, guard.user_location)
+            return GuardFailure(place, old, new, guard.user_location, MENDS["tensor"])
     raise AssertionError(f"{guard} holds")
 
 

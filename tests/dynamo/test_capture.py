@@ -209,7 +209,7 @@ def test_the_cache_limit_falls_back_to_eager_with_one_warning():
     def scale(x, factor):
         return x * factor
 
-    compiled = minicompile.compile(scale, backend="eager")
+    compiled = minicompile.compile(scale, backend="eager", dynamic=False)
     x = torch.ones(1)
     with minicompile.config.patch(recompile_limit=3):
         with pytest.warns(UserWarning, match="factor"):
