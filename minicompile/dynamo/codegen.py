@@ -200,9 +200,12 @@ class PyCodegen:
     def push_key(self, tracker):
         """A dict key or set element: its `__hash__` is about to run, so a new object needs its attributes first."""
         tracker = tracker.realize()
-        if tracker in self.side_effects.new_objects and tracker not in self.temporaries:
+        if tracker in self.side_effects.new_objects:
             self.save(tracker)
-            self.fill_new_objects()
+            if tracker in self.unfilled:
+                self.unfilled.remove(tracker)
+                self.unfilled.appendleft(tracker)
+                self.fill_new_objects()
         self(tracker)
 
     def write_attribute(self, tracker, name, value):

@@ -739,3 +739,24 @@ def test_what_closing_a_generator_returns():
         return running.close(), running.close()
 
     same(function)
+
+
+def test_an_element_that_hashes_by_an_attribute_it_gets_late():
+    class Tracer:
+        def __init__(self, value):
+            self.value = value
+
+        def __hash__(self):
+            return self.value
+
+        def __deepcopy__(self, memo=None):
+            return Tracer(self.value + 1)
+
+    def function(x):
+        tracer = Tracer(10)
+        found = {tracer}
+        again = copy.deepcopy(found)
+        pause()
+        return [element.value for element in found], [element.value for element in again]
+
+    assert same(function) == ([10], [11])
