@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import operator
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from typing import NamedTuple
@@ -832,3 +833,19 @@ def test_what_sizes_and_slices_of_iterators_are_made_of():
         compiled = minicompile.compile(fn, backend="eager")
         found, expected = compiled(torch.ones(2), flag)[1], fn(torch.ones(2), flag)[1]
         assert found == expected and type(found[0]) is torch.Size
+
+
+def test_places_that_are_no_index():
+    def fn(x, items, wrong):
+        found = []
+        for change in (lambda: operator.setitem(items, wrong, 1), lambda: operator.delitem(items, wrong)):
+            try:
+                change()
+            except TypeError as error:
+                found.append(str(error))
+        return x + 1, found
+
+    for items in ([1, 2], deque([1, 2])):
+        for wrong in (None, "a", 1.5):
+            compiled = minicompile.compile(fn, backend="eager")
+            assert compiled(torch.ones(2), items, wrong)[1] == fn(torch.ones(2), items, wrong)[1]

@@ -199,9 +199,11 @@ class MutableSequence(Sequence):
         tx.raise_observed(ValueError, self.not_found.format(wanted))
 
     def method___delitem__(self, tx, index):
+        check_index(tx, self, index)
         return self.change(tx, "__delitem__", plain(tx, index))
 
     def method___setitem__(self, tx, index, value):
+        check_index(tx, self, index)
         index = plain(tx, index)
         if isinstance(index, slice) and not class_lookup(tx, value.python_type(), "__iter__"):
             with as_observed(tx):
