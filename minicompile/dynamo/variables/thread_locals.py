@@ -7,7 +7,13 @@ Mirrors ThreadLocal handling in `torch/_dynamo/variables/user_defined.py`.  Taug
 import threading
 
 from ..builder import wraps
+from ..source import CallSource
 from .objects import UserDefinedObjectVariable, placed
+
+
+def holds(local, name):
+    """Whether this thread keeps something there under the name."""
+    return name in local.__dict__
 
 
 class ThreadLocalVariable(UserDefinedObjectVariable):
@@ -20,7 +26,7 @@ class ThreadLocalVariable(UserDefinedObjectVariable):
         return True
 
     def guard_lacks(self, tx, name):
-        tx.guard("class_lacks", self.source, name)
+        tx.guard("equals", CallSource(self.source, holds, (name,)), False)
 
 
 @wraps(threading.local)
