@@ -130,6 +130,8 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def check_drop(self, name):
         """A local loses what it holds: if that dies, its finalizer must run now."""
         dropped = self.locals.get(name)
+        if any(tracker is dropped for tracker in self.stack):
+            return
         if isinstance(dropped, LazyVariable) and dropped.source is not None and has_finalizer(dropped.value):
             unsupported("object with a finalizer", f"`{name}` loses an object whose class defines __del__")
 

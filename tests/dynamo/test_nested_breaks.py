@@ -225,6 +225,17 @@ def a_generator_is_open(x):
     return callee(x) + 1, log
 
 
+def iterators_over_generators(x):
+    def callee(x):
+        first, second = (x * k for k in range(3)), (k for k in range(3))
+        stop()
+        for a, b in zip(first, second):
+            x = x + a * b
+        return x
+
+    return callee(x) * 2
+
+
 PROGRAMS = {  # graphs, graph breaks
     simple: (2, 1),
     three_deep: (2, 1),
@@ -244,6 +255,7 @@ PROGRAMS = {  # graphs, graph breaks
     a_list_grows: (3, 2),
     dies_in_the_callee: None,
     a_generator_is_open: None,
+    iterators_over_generators: None,
 }
 
 
