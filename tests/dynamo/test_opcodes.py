@@ -23,8 +23,6 @@ NOT_IN_FUNCTIONS = {
 }
 # Those without a method: they break ("instruction not captured"), or stand in code that the hook leaves alone.
 BREAK = {
-    "CHECK_EG_MATCH": "except*",
-    "PREP_RERAISE_STAR": "except*",
     "CALL_INTRINSIC_2": "type parameters",
     **dict.fromkeys(("BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE"), "coroutines"),
     "ASYNC_GEN_WRAP": "coroutines",
