@@ -604,3 +604,60 @@ def test_an_enumerate_over_a_range_goes_on_where_it_was():
     for _ in range(6):
         expected, found = eager(torch.ones(2)), compiled(torch.ones(2))
         assert found[1:] == expected[1:]
+
+
+# --- iterators of containers that are filled after they exist ---------------------------------------------
+class DerivedList(list):
+    pass
+
+
+class DerivedDict(dict):
+    pass
+
+
+class DerivedSet(set):
+    pass
+
+
+class DerivedDeque(collections.deque):
+    pass
+
+
+def list_in_itself(x):
+    items = [x, 2]
+    items.append(items)
+    return items
+
+
+FILLED_LATER = {
+    "list": lambda x: DerivedList([x, 1, 2]),
+    "dict": lambda x: DerivedDict(a=x, b=2),
+    "items": lambda x: DerivedDict(a=x, b=2).items(),
+    "set": lambda x: DerivedSet([1, 2, 3]),
+    "deque": lambda x: DerivedDeque([x, 1, 2]),
+    "reversed": lambda x: reversed(DerivedList([x, 1, 2])),
+    "enumerate": lambda x: enumerate(DerivedList([x, 1, 2])),
+    "in itself": list_in_itself,
+}
+
+
+@pytest.mark.parametrize("make", FILLED_LATER.values(), ids=FILLED_LATER)
+def test_a_break_while_a_container_made_inside_is_iterated(make):
+    def loop(x):
+        count = 0
+        for item in make(x):
+            print(end="")
+            x, count = x + count, count + 1
+            if count > 9:
+                break
+        return x, count
+
+    def rest(x):
+        iterator = iter(make(x))
+        first = next(iterator)
+        print(end="")
+        return [type(item) for item in iterator], first
+
+    for program in (loop, rest):
+        expected = program(torch.ones(2))
+        assert repr(minicompile.compile(program, backend="eager")(torch.ones(2))) == repr(expected)

@@ -17,6 +17,7 @@ from ..builder import wraps
 from ..source import CallSource
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable
+from .elements import contains_itself
 from .objects import UserDefinedObjectVariable
 
 
@@ -86,7 +87,7 @@ class ContainerIterator(IteratorVariable):
             unsupported("value across a break", "it is needed after a graph break")
         if self.owner.whole is not None and self.owner.whole.overrides("__iter__", "__reversed__"):
             unsupported("subclass of a builtin", f"an iterator over {self.owner.whole}, made past its own `__iter__`")
-        if self.owner not in codegen.side_effects.mutated_containers:
+        if not (self.owner in codegen.side_effects.mutated_containers or self.owner_is_filled_later()):
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
         if issubclass(self.owner.python_type(), list):
             codegen.call_object(lambda: codegen.load_const(self.opener), [self.owner])
@@ -96,6 +97,12 @@ class ContainerIterator(IteratorVariable):
         for constant in (self.kind, self.backwards, self.position, len(self.owner.items), self.complaint):
             codegen.load_const(constant)
         codegen.call_function(6)
+
+    def owner_is_filled_later(self):
+        """Whether the container that capture made is there before its contents."""
+        if self.owner.whole is not None:
+            return self.owner.whole.source is None
+        return self.owner.source is None and contains_itself(self.owner)
 
     def replay(self, codegen):
         self.emit(codegen, move, lambda: codegen(self))
