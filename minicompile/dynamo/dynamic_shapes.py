@@ -71,7 +71,7 @@ class SymbolicSizes:
         self.unknown = set()  # symbols that no guard can ask for
         self.floats = {}  # symbol of a float -> its SymFloat
         self.sources = {}  # symbol -> the Source of its first appearance
-        self.inputs = []  # (source, fake tensor) with at least one symbolic size, or (source, SymInt)
+        self.inputs = []  # (source, shape, strides) of tensors with a symbolic size: in-place operators may change them
         self.promised = []  # (source, fake tensor, dimension) that the user wants symbolic
         self.locations = {}  # position in env.guards -> the user's line
 
@@ -101,10 +101,13 @@ class SymbolicSizes:
         for shape in (fake.shape,) if gradient is None else (fake.shape, gradient.shape):
             for index, size in enumerate(shape):
                 self.remember(size, SizeSource(source, "shape", index))
+        if fake._is_view():  # its base came along too, and symbols of the one may have become those of the other
+            for index, size in enumerate(fake._base.shape):
+                self.remember(size, SizeSource(AttrSource(source, "_base"), "shape", index))
         for index, stride in enumerate(fake.stride()):
             self.remember(stride, SizeSource(source, "stride", index))
         self.remember(fake.storage_offset(), SizeSource(source, "storage_offset"))
-        self.inputs.append((source, fake))
+        self.inputs.append((source, fake.shape, fake.stride()))
         self.promised += [(source, fake, d % fake.dim()) for d in marked(tensor, "_dynamo_dynamic_indices")]
         return fake
 
@@ -176,8 +179,8 @@ class SymbolicSizes:
             known, value = symbol in self.env.replacements, number.node.hint
             exact = f"{{}} == {value!r}" if value else f"same_constant({{}}, {value!r})"  # there are two zeros
             yield ShapeGuard(exact if known else f"abs({{}}) <= {LARGEST_FLOAT!r}", (self.sources[symbol],))
-        for source, fake in self.inputs:
-            for kind, numbers in (("shape", fake.shape), ("stride", fake.stride())):
+        for source, shape, strides in self.inputs:
+            for kind, numbers in (("shape", shape), ("stride", strides)):
                 for index, number in enumerate(numbers):
                     place = SizeSource(source, kind, index)
                     if is_symbolic(number) and self.sources.get(number.node.expr) != place:

@@ -239,3 +239,24 @@ def test_a_global_int_that_changes_may_be_read_again():
             results.append((fn(torch.ones(2)).tolist(), COUNTER))
         assert results[0] == results[1]
     assert counter.graphs == 2
+
+
+def test_an_input_may_be_a_view_and_may_be_turned():
+    def turned(x):
+        x.swapaxes_(0, 1)
+        return x * x.shape[0]
+
+    views = [
+        lambda: torch.ones(2, 3),
+        lambda: torch.ones(4, 5),
+        lambda: torch.ones(6, 6),
+        lambda: torch.ones(3, 4).t(),
+        lambda: torch.ones(2, 3)[:, ::2],
+        lambda: torch.ones(8, 9)[::2, ::3],
+        lambda: torch.ones(7, 9)[1:, 3:],
+    ]
+    compiled = minicompile.compile(turned, backend="eager")
+    for make in views * 2:
+        expected, actual = make(), make()
+        assert torch.equal(compiled(actual), turned(expected))
+        assert (actual.shape, actual.stride()) == (expected.shape, expected.stride())

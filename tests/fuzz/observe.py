@@ -74,7 +74,7 @@ class Snapshot:
 
     def elements(self, value):
         if isinstance(value, (set, frozenset)):
-            return type(value).__name__, sorted(map(self, sorted(value, key=repr)))
+            return type(value).__name__, sorted(map(self, value), key=repr)
         if isinstance(value, dict):
             pairs = [(self(k), self(v)) for k, v in value.items()]
             return type(value).__name__, pairs, self(getattr(value, "default_factory", None))
