@@ -22,7 +22,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from .. import errors
 from .guards import ShapeGuard
-from .source import AttrSource, ModuleAttrSource, SizeSource
+from .source import AttrSource, ModuleAttrSource, SizeSource, path_of
 
 CHANGING = None  # in a history: this size had two values
 LARGEST_FLOAT = torch.finfo(torch.float32).max  # operators refuse larger ones; NaN and infinity follow other rules
@@ -226,13 +226,6 @@ class SourcePrinter(PythonPrinter):
 
     def _print_Symbol(self, symbol):
         return self.place(self.sources[symbol])
-
-
-def path_of(source):
-    """The source and all that it is read through."""
-    while source is not None:
-        yield source
-        source = source.parent
 
 
 def is_symbolic(value):

@@ -31,7 +31,7 @@ from .guard_checks import (
     tensor_properties,
 )
 from .guard_program import guard_program
-from .source import ConstantSource, LocalSource, Source, argument_name
+from .source import ConstantSource, LocalSource, Source, argument_name, path_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +202,15 @@ class GuardFunction:
 
     def failures(self, function, arguments):
         """The guards that do not hold."""
-        return [g for g in self.guard_set if self._evaluate(g, function, arguments) is not None]
+        failed, others = [], set()
+        for guard in self.guard_set:
+            sources = guard.sources if guard.kind in ("shape", "alias") else (guard.source,)
+            if any(part in others for source in sources for part in path_of(source)):
+                continue  # reading on from an object of another class would run its code
+            if self._evaluate(guard, function, arguments) is not None:
+                failed.append(guard)
+                others |= {guard.source} if guard.kind == "type" else set()
+        return failed
 
     def first_failure(self, function, arguments):
         """The GuardFailure of the first check that does not hold, in capture's order, or None."""

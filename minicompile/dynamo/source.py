@@ -242,3 +242,10 @@ def root_of(source):
     while source.parent is not None:
         source = source.parent
     return source
+
+
+def path_of(source):
+    """The source and all that it is read through."""
+    while source is not None:
+        yield source
+        source = source.parent

@@ -423,3 +423,23 @@ def test_number_of_threads_where_it_is_read():
     with switched(torch.set_num_threads, before + 1, before):
         assert reads(x) is False and does_not(x) is True
     assert reads(x) is True
+
+
+class Filling(dict):
+    def __missing__(self, key):
+        self[key] = made = [key]
+        return made
+
+
+def test_what_failed_is_found_without_running_the_code_of_another_class():
+    def program(x, table):
+        for _ in range(2):
+            print(end="")
+            found = sorted(table.items())
+        return x + len(found)
+
+    compiled = minicompile.compile(program, backend="eager")
+    x, table = torch.ones(2), Filling(a=1)
+    assert torch.equal(compiled(x, {"a": 1, "b": 2}), x + 2)
+    assert torch.equal(compiled(x, table), x + 1)
+    assert table == {"a": 1}
