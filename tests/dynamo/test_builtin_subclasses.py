@@ -413,3 +413,25 @@ def test_what_a_derived_container_is_made_of():
 
     compiled = minicompile.compile(program, backend="eager")
     assert compiled(torch.ones(2), [1, 2])[1] == program(torch.ones(2), [1, 2])[1]
+
+
+class LongerList(list):
+    pass
+
+
+class LongerDeque(collections.deque):
+    pass
+
+
+@pytest.mark.parametrize("kind", [list, LongerList, collections.deque, LongerDeque])
+def test_a_list_is_made_longer_by_itself(kind):
+    def program(x):
+        items = kind([x, 1])
+        items += items
+        items.extend(items)
+        if hasattr(items, "extendleft"):
+            items.extendleft(items)
+        return type(items), [type(item) for item in items]
+
+    x = torch.ones(2)
+    assert minicompile.compile(program, backend="eager")(x) == program(x)

@@ -160,11 +160,11 @@ class MutableSequence(Sequence):
 
     def method_extend(self, tx, iterable):
         """Elements arrive one by one: the iterable may raise half-way, or look at this list."""
-        if iterable.realize() is self:
-            return self.change(tx, "extend", list(self.items))
         return self.each(tx, "append", iterable)
 
     def each(self, tx, name, iterable):
+        if iterable.realize() in (self, self.whole):  # what it had before
+            iterable = tx.build_list(iterable.unpack(tx))
         iterator = iterable.iterate(tx)
         tx.side_effects.mutated(self)
         while True:
