@@ -6,6 +6,7 @@ import functools
 import types
 import typing
 
+import pytest
 import torch
 from worlds import same
 
