@@ -83,8 +83,12 @@ def _run_in_eager_after_error(tx, call, changed):
     handler.instructions += _versions(tx, changed).instructions
     handler.call_function(3)
     handler.store_fast("__error")
+    cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
+    for instruction in handler.instructions[1:]:  # if it raises, the caller handles again what it handled before
+        instruction.exc = ExceptionHandler(cleanup[0], 1, True)
     handler.emit("POP_EXCEPT")
     handler.emit("JUMP", original[prologue_length(original)])
+    handler.instructions += cleanup
     for instruction in call:
         if instruction.opname == "CALL":
             instruction.exc = ExceptionHandler(handler.instructions[0], 0)

@@ -725,3 +725,16 @@ def test_views_of_dicts_compare_with_sets_only():
         return same, keys & [1, 3], x + 1
 
     assert minicompile.compile(f, backend="eager")(torch.ones(2), {1: 2})[:2] == f(torch.ones(2), {1: 2})[:2]
+
+
+@pytest.mark.graph_errors
+def test_what_a_graph_raises_is_not_handled_for_ever():
+    def program(x, index):
+        x.add_(1)  # so the frame cannot run again
+        return x[index] * 2
+
+    compiled = minicompile.compile(program, backend="eager")
+    compiled(torch.ones(3), torch.tensor([1]))
+    with pytest.raises(IndexError):
+        compiled(torch.ones(3), torch.tensor([7]))
+    assert sys.exception() is None
