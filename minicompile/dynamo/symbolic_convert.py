@@ -17,7 +17,6 @@ from . import polyfills
 from .arguments import bind_arguments
 from .break_kinds import break_error
 from .bytecode import decode
-from .bytecode_analysis import shadows_a_cell
 from .code_table import CodeTable
 from .nested_breaks import breaking_frame, frames_down_to
 from .opcodes import Opcodes
@@ -246,9 +245,6 @@ def check_can_inline(tx, function):
         unsupported("function left to eager", f"{function.function_name} of module {module[0]} is left to eager")
     if module[0] == "minicompile" and module[1] in COMPILER_PARTS and "polyfills" not in module:
         unsupported("function left to eager", f"{function.function_name} is part of minicompile itself")
-    code = function.code
-    if (code.co_cellvars or code.co_freevars) and shadows_a_cell(code, instructions_of(code)[0]):
-        unsupported("instruction not captured", f"a comprehension in {function.function_name} takes over a variable")
     if function.code.co_flags & (0x80 | 0x200):
         unsupported("coroutine", f"{function.function_name} is asynchronous")
 
