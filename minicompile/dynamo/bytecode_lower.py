@@ -30,6 +30,11 @@ def insert_null(values):
     return [Instruction("PUSH_NULL"), *(Instruction("SWAP", n) for n in range(values + 1, 1, -1))]
 
 
+def looks_below_the_null(instruction):
+    """3.13 finds the function that DICT_MERGE complains about below a NULL, which we put there only at the call."""
+    return PY313 and instruction.opname == "DICT_MERGE"
+
+
 def _name(instruction, pool):
     shift = NAME_SHIFTS.get(instruction.opname, 0)
     return [Instruction(instruction.opname, pool.name(instruction.argval) << shift)]

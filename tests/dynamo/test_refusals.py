@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import math
 import operator
-import sys
 import types
 
 import pytest
@@ -55,8 +54,6 @@ for _maker in rows(MAKERS):
 
 @pytest.mark.parametrize("expression", rows(EXPRESSIONS))
 def test_an_operation_on_objects_of_every_kind(expression):
-    if sys.version_info >= (3, 13) and expression == rows(EXPRESSIONS)[40]:
-        pytest.skip("ends the process with a segmentation fault on 3.13: not mended yet")
     source = f"def program(i, n, x):\n    result = {expression}\n    return result, x + 1"
     for maker in rows(MAKERS):
         namespace = dict(NAMESPACE)
