@@ -260,3 +260,27 @@ def test_an_input_may_be_a_view_and_may_be_turned():
         expected, actual = make(), make()
         assert torch.equal(compiled(actual), turned(expected))
         assert (actual.shape, actual.stride()) == (expected.shape, expected.stride())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda y, n: y[n],
+        lambda y, n: y[-1],
+        lambda y, n: y.__setitem__(n, 1.0),
+        lambda y, n: torch.Tensor.__getitem__(y, n),
+        lambda y, n: y.size(n),
+        lambda y, n: y.stride(dim=n),
+    ],
+)
+def test_what_a_tensor_without_dimensions_refuses(ask):
+    """PyTorch's own `[]` on one that stands at a symbolic offset ends the process."""
+
+    def function(x, n):
+        y = x[x.shape[0] - 1][0]
+        try:
+            return ask(y, n)
+        except IndexError as error:
+            return torch.tensor(list(str(error).encode())), y
+
+    run(function, [(torch.arange(4.0 * size).view(size, 4), size) for size in (2, 3, 5)], graphs=2, breaks=2)

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from ... import errors
 from ..nested_graphs import attach, changed_since, effects_of, example_values, local_node, nested_graph, tensor_versions
 from .base import VariableTracker, unsupported
-from .tensor import TensorVariable, graph_call, wrap_result
+from .tensor import TensorVariable, graph_call, operator_raised, wrap_result
 
 
 def leaves_of(*structure):
@@ -107,8 +107,7 @@ def captured(transform):
         except Exception as error:
             if error is body.error or isinstance(error, errors.MinicompileError):
                 raise
-            tx.output.operator_error = error
-            unsupported("operator raised", f"{target.__name__} raised {type(error).__name__}: {error}")
+            operator_raised(tx, target.__name__, error)
         if body.node is None:
             unsupported("function with a graph of its own", f"{target.__name__} does not call its function")
         node = tx.output.create_node("call_function", target, (body.node, body.lifted, *node_args), node_kwargs)

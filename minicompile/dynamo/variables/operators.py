@@ -209,6 +209,8 @@ def item(function, method):
                     return graph_call(
                         tx, torch.select, [container, tx.build(0), *arguments], {}
                     )  # [] looks at a number
+                if container.fake.dim() == 0 and arguments[0].python_type() is int:
+                    unsupported("operator raised", "an index of a 0-dim tensor")  # PyTorch reads its symbolic sizes
                 return graph_call(tx, function, [container, *arguments], {})
         cls = container.python_type()
         if not class_lookup(tx, cls, method) and not (issubclass(cls, type) and function is operator.getitem):

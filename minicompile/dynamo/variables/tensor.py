@@ -106,7 +106,10 @@ class TensorVariable(VariableTracker):
 
     def metadata(self, tx, name, arguments, keywords=None):
         """A method that asks for metadata: known, or where it is a symbolic size a graph operation for each number."""
-        result = getattr(self.fake, name)(*arguments, **(keywords or {}))
+        try:
+            result = getattr(self.fake, name)(*arguments, **(keywords or {}))
+        except Exception as error:
+            operator_raised(tx, name, error)
         if name == "storage_offset":
             self.guard_storage_offset(tx)
         if is_symbolic(result):
@@ -189,9 +192,6 @@ class TensorVariable(VariableTracker):
             tx.raise_observed(TypeError, "len() of a 0-d tensor")
         return self.metadata(tx, "size", [0])
 
-    def method___contains__(self, tx, item):
-        unsupported("data-dependent branch", "`in` on a tensor looks at its data")
-
     def method___bool__(self, tx):
         return self.truth(tx)
 
@@ -204,10 +204,6 @@ class TensorVariable(VariableTracker):
         from .tensor_subclasses import make_subclass
 
         return make_subclass(tx, cls, self)
-
-    def method___setitem__(self, tx, index, value):
-        graph_call(tx, operator.setitem, [self, index, value], {})
-        return tx.build(None)
 
     def method_new(self, tx, *args, **kwargs):
         unsupported("torch call left to eager", "Tensor.new()", "use torch.empty_like or new_empty")
@@ -301,6 +297,7 @@ METADATA_METHODS = {
     *("is_complex is_signed is_conj is_neg get_device is_inference is_shared type_as_string".split()),
 }
 BREAKING_METHODS = {  # name -> kind of the break
+    "__contains__": "data-dependent branch",
     **dict.fromkeys(("item", *(f"__{n}__" for n in "int float bool index complex".split())), "tensor read as a number"),
     **dict.fromkeys(("tolist", "tobytes", "__array__", "data_ptr"), "tensor read as a list or array"),
     **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
@@ -309,7 +306,7 @@ BREAKING_METHODS = {  # name -> kind of the break
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge neg invert "
-    "abs getitem iadd isub imul itruediv ifloordiv".split()
+    "abs getitem setitem iadd isub imul itruediv ifloordiv".split()
     if hasattr(torch.Tensor, f"__{name}__")
 }
 
@@ -322,6 +319,12 @@ def fake_of(argument):
 
 def fake_arguments(args, kwargs):
     return fake_of(tuple(args)), fake_of(dict(kwargs))
+
+
+def operator_raised(tx, name, error):
+    """What it raises on a fake tensor, eager raises at the user's line."""
+    tx.output.operator_error = error
+    unsupported("operator raised", f"{name} raised {type(error).__name__}: {error}")
 
 
 def graph_call(tx, target, args, kwargs, op="call_function"):
@@ -339,8 +342,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
         name = getattr(target, "__name__", target)
         unsupported("data-dependent operator", f"the result of {name} depends on data: {error}")
     except Exception as error:
-        tx.output.operator_error = error
-        unsupported("operator raised", f"{getattr(target, '__name__', target)} raised {type(error).__name__}: {error}")
+        operator_raised(tx, getattr(target, "__name__", target), error)
     tx.output.sizes.locate(tx.output.user_location)
     if tx.output.sizes.has_asked_for_unknown():
         unsupported("value that varies in a loop", f"{getattr(target, '__name__', target)} needs such a number known")
