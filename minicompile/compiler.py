@@ -12,6 +12,7 @@ import torch
 from . import backends, config, record
 from .dynamo import eval_frame
 from .dynamo.guard_checks import has_no_hooks
+from .dynamo.skip_files import never_capture
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
@@ -49,16 +50,32 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
 
 def optimize_function(function, compile_options):
     """`function` with the frame hook on while it runs."""
-    callback = eval_frame.callback_for(compile_options)
+    callback, target = eval_frame.callback_for(compile_options), in_a_frame(function)
 
     def compiled(*args, **kwargs):
-        return eval_frame.call_with_hook(None if eval_frame.forced_to_eager() else callback, function, *args, **kwargs)
+        return eval_frame.call_with_hook(None if eval_frame.forced_to_eager() else callback, target, *args, **kwargs)
 
     if not hasattr(function, "__name__"):  # a callable object
         function = function.__call__
     functools.update_wrapper(compiled, function)
     compiled._torchdynamo_orig_callable = function
     return compiled
+
+
+def in_a_frame(function):
+    """What has a frame that can be captured: the function itself, its `__call__`, or (a builtin) one that calls it."""
+    target = function if isinstance(function, type) or hasattr(function, "__code__") else function.__call__
+    code = getattr(target, "__code__", None)
+    if code is not None and not never_capture(code):
+        return target
+
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    # compiled graphs hang on code objects: each function needs one of its own
+    name = getattr(function, "__name__", type(function).__name__)
+    call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)
+    return call
 
 
 class OptimizedModule(torch.nn.Module):

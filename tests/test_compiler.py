@@ -1,12 +1,14 @@
 """compile(): torch.compile's signature and behaviour; OptimizedModule; the other public functions."""
 
 import copy
+import functools
 import inspect
 import pickle
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import minicompile
 from minicompile import errors
@@ -44,6 +46,35 @@ def test_call_decorator_and_decorator_with_options():
     assert plain(x, bias=1).tolist() == decorated(x, bias=1).tolist() == [3.0, 3.0]
     assert plain.__name__ == "double" and plain.__doc__ == "Twice x."
     assert minicompile.compile(double, disable=True) is double
+
+
+class Doubles:
+    def __call__(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(F.silu, F.gelu, torch.relu, torch.Tensor.sin, torch.ops.aten.sin.default),
+        *(torch.func.vmap(torch.sin), torch.func.grad(lambda x: x.sin().sum())),
+        *(functools.partial(torch.mul, 3), torch.no_grad()(lambda x: x.sin() + 1), Doubles(), Doubles().__call__),
+    ],
+)
+def test_whatever_can_be_called_is_captured(function):
+    compiled, x = minicompile.compile(function, backend="eager"), torch.randn(5)
+    assert torch.equal(compiled(x), function(x)) and torch.equal(compiled(x + 1), function(x + 1))
+    assert minicompile.stats()["graphs"] == 1 and minicompile.stats()["graph_breaks"] == 0
+
+
+def test_a_class_can_be_compiled():
+    assert type(minicompile.compile(Doubles)()) is Doubles
+
+
+def test_many_builtins_do_not_share_a_recompile_limit():
+    for name in ("sin", "cos", "tan", "exp", "erf", "tanh", "relu", "abs", "neg", "ceil"):
+        minicompile.compile(getattr(torch, name), backend="eager")(torch.ones(3))
+    assert minicompile.stats()["graphs"] == 10 and minicompile.stats()["recompiles"] == 0
 
 
 def test_two_backends_of_one_function_keep_apart():

@@ -1,8 +1,8 @@
-"""`python -m minicompile.bench`: the model zoo, compiled, checked against eager, counted and timed.
+"""`python -m minicompile.bench models` and `... micro`: compiled, checked against eager, counted and timed.
 
-Goes in: options, see `--help`.  Comes out: a table of model, graphs, breaks, kernels and the ratio to eager, with
-torch.compile's graphs beside ours, and with `--json FILE` every number with the machine's name.  Exit status 1: a model
-failed.  Taught in chapter 16.
+Goes in: options, see `--help`.  Comes out: a table of models or patterns: graphs, breaks, kernels, the ratio to eager,
+torch.compile's beside ours, and with `--json FILE` every number with the machine's name; the same command goes on
+where an interrupted one ended.  Exit status 1: a row failed.  Taught in chapter 16.
 """
 
 import argparse
@@ -13,9 +13,11 @@ import sys
 
 import torch
 
+from . import micro, suite
 from .models import SIZES, ZOO
-from .suite import MODES, Settings, run
-from .tables import machine, table
+from .patterns import PATTERNS
+from .suite import MODES, Settings
+from .tables import COLUMNS, MICRO_COLUMNS, machine, table
 from .worker import Worker, quiet
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -23,8 +25,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="python -m minicompile.bench", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", default="*", help="names or patterns, by commas: gpt,hf_* (default: all)")
-    parser.add_argument("--mode", default="inference,training", help="inference, training or both (default)")
+    parser.add_argument("suite", nargs="?", default="models", choices=["models", "micro"], help="default: models")
+    parser.add_argument("--only", "--models", default="*", help="names, by commas, with wildcards: gpt,hf_*")
+    parser.add_argument("--mode", default="inference,training", help="of models: inference, training or both (default)")
+    parser.add_argument("--compile-mode", help="the mode of both compilers: reduce-overhead, max-autotune")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--size", choices=SIZES, help="default: medium on the CPU, large on a GPU")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
@@ -35,13 +39,14 @@ def parse(arguments):
     parser.add_argument("--no-time", action="store_true", help="compile, check and count only")
     parser.add_argument("--isolate", action="store_true", help="run in a process that is replaced if it breaks")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one row in such a process (default: 600)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything that was measured")
-    parser.add_argument("--list", action="store_true", help="print the names of the models")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything; what is there is kept")
+    parser.add_argument("--list", action="store_true", help="print the names")
     chosen = parser.parse_args(arguments)
-    chosen.names = [n for n in ZOO if any(fnmatch.fnmatch(n, p) for p in chosen.models.split(","))]
+    known = ZOO if chosen.suite == "models" else PATTERNS
+    chosen.names = [n for n in known if any(fnmatch.fnmatch(n, p) for p in chosen.only.split(","))]
     chosen.modes = [mode for mode in MODES if mode in chosen.mode.split(",")]
     if not chosen.names:
-        parser.error(f"no model matches {chosen.models!r}; the models are: {', '.join(ZOO)}")
+        parser.error(f"no name in {chosen.suite} matches {chosen.only!r}; there are: {', '.join(known)}")
     if not chosen.modes:
         parser.error(f"no mode in {chosen.mode!r}; the modes are: {', '.join(MODES)}")
     if chosen.rounds < 3:
@@ -60,6 +65,41 @@ def progress(items):
     return tqdm(items, unit="row", disable=not sys.stderr.isatty())
 
 
+def jobs(chosen):
+    """[(what identifies the row, the function that makes it, its first arguments)]"""
+    if chosen.suite == "micro":
+        return [({"pattern": name}, micro.run, (name,)) for name in chosen.names]
+    pairs = [(name, mode) for name in chosen.names for mode in chosen.modes]
+    return [({"model": name, "mode": mode}, suite.run, (name, mode)) for name, mode in pairs]
+
+
+def finished(chosen, about):
+    """The rows of an earlier, interrupted run of the same kind."""
+    if chosen.json is None or not chosen.json.exists():
+        return []
+    earlier = json.loads(chosen.json.read_text())
+    rows = earlier.pop("rows")
+    if earlier != about:
+        raise SystemExit(f"{chosen.json} holds rows of another machine or other settings; name another file")
+    return rows
+
+
+def measure(chosen, settings, about):
+    """All rows; the file is written after each: a long run that is cut off keeps what it has."""
+    rows = finished(chosen, about)
+    worker = Worker(quiet, chosen.limit) if chosen.device == "cuda" or chosen.isolate else None
+    for names, function, arguments in progress(jobs(chosen)):
+        if any(names.items() <= row.items() for row in rows):
+            continue
+        row = worker.run(function, *arguments, settings, **names) if worker else function(*arguments, settings)
+        rows.append(row)
+        if chosen.json:
+            chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    if worker:
+        worker.stop()
+    return rows
+
+
 def main(arguments=None):
     chosen = parse(arguments)
     if chosen.list:
@@ -69,22 +109,19 @@ def main(arguments=None):
     size = chosen.size or ("large" if chosen.device == "cuda" else "medium")
     settings = Settings(
         **{"device": chosen.device, "size": size, "dtype": DTYPES[chosen.dtype], "rounds": chosen.rounds},
-        **{"check": not chosen.no_check, "timed": not chosen.no_time},
+        **{"check": not chosen.no_check, "timed": not chosen.no_time, "compile_mode": chosen.compile_mode},
         **{"torch_compile": chosen.torch, "backend": chosen.backend},
     )
-    where, rows = machine(chosen.device), []
+    where = machine(chosen.device)
     print(", ".join(f"{name} {value}" for name, value in where.items() if value))
     print(f"size {size}, {chosen.dtype}; × eager: how many times faster than eager")
     print("each call is warm; the first call is not (it compiles, or reads minicompile's cache on disk)\n")
-    worker = Worker(quiet, chosen.limit) if chosen.device == "cuda" or chosen.isolate else None
-    for name, mode in progress([(name, mode) for name in chosen.names for mode in chosen.modes]):
-        rows.append(worker.run(name, mode, settings) if worker else run(ZOO[name], mode, settings))
-        if chosen.json:  # after every row: a long run that is cut off keeps what it has
-            everything = {**where, "size": size, "dtype": chosen.dtype, "rounds": chosen.rounds, "rows": rows}
-            chosen.json.write_text(json.dumps(everything, indent=1) + "\n")
-    if worker:
-        worker.stop()
-    print(table(rows))
+    chose = {name: getattr(chosen, name) for name in ("suite", "dtype", "rounds", "compile_mode", "backend")}
+    rows = measure(chosen, settings, {**where, "size": size, **chose})
+    if chosen.suite == "micro":
+        print(table(rows, MICRO_COLUMNS), *micro.summary(rows), sep="\n")
+    else:
+        print(table(rows, COLUMNS))
     failed = [row for row in rows if row["correct"] in ("no", "error")]
     if failed:
         print(f"\n{len(failed)} of {len(rows)} rows failed; tracebacks: {chosen.json or '--json FILE keeps them'}")

@@ -17,6 +17,7 @@ from minicompile import accuracy
 from minicompile.testing import CompileCounter
 
 from . import timing
+from .models import ZOO
 
 MODES = ("inference", "training")
 
@@ -33,33 +34,42 @@ class Settings:
     timed: bool = True
     torch_compile: bool = False
     backend: str = "inductor"
+    compile_mode: str | None = None  # ours: None, "reduce-overhead", "max-autotune"
 
 
 SEEDS = 3
 
 
-def run(entry, mode, settings):
+def run(name, mode, settings):
     """The row of one model in one mode.  A failure is a row too, with its reason in `note`.
 
     Where one value of millions is so near zero that rounding decides what its ReLU passes on, a gradient is another one
     and not less right.  So a model that differs from eager is tried with other weights and data: chance does not strike
     each time, a fault does.  The note tells.
     """
+    entry = ZOO[name]
     for seed in range(SEEDS):
         note = f"differs with seed {seed - 1}" if seed else ""
-        row = {"model": entry.name, "mode": mode, "correct": None, "note": note}
+        row = {"model": name, "mode": mode, "correct": None, "note": note}
         minicompile.reset()
         torch.compiler.reset()
         try:
             _fill(row, entry, mode, settings, seed)
             return row
         except Exception as error:  # a benchmark goes on with the next model; the table and the exit status tell
-            row["correct"] = "no" if isinstance(error, AssertionError) else "error"
-            row["note"] = f"{type(error).__name__}: {'; '.join(str(error).splitlines()[:2])}"[:90]
-            row["traceback"] = traceback.format_exc()
+            row.update(failure(error))
             if row["correct"] == "error":
                 break
     return row
+
+
+def failure(error):
+    """What a row says of an exception: "no" where a result was wrong, "error" where there was none."""
+    return {
+        "correct": "no" if isinstance(error, AssertionError) else "error",
+        "note": f"{type(error).__name__}: {'; '.join(str(error).splitlines()[:2])}"[:90],
+        "traceback": traceback.format_exc(),
+    }
 
 
 def build(entry, mode, settings, seed=0):
@@ -98,7 +108,8 @@ def _fill(row, entry, mode, settings, seed):
 
     def compiler(module):
         """Compile, and make the first call, timed and counted, without a trace in the module's buffers."""
-        compiled, state = minicompile.compile(module, backend=settings.backend), copy.deepcopy(module.state_dict())
+        state = copy.deepcopy(module.state_dict())
+        compiled = minicompile.compile(module, backend=settings.backend, mode=settings.compile_mode)
         began = time.perf_counter()
         step(compiled, args, kwargs, loss, mode)()
         row["first_call_s"] = time.perf_counter() - began
@@ -136,7 +147,7 @@ def full_precision():
 def _time(row, model, compiled, rest, settings):
     variants = {"eager": step(model, *rest), "ours": step(compiled, *rest)}
     if settings.torch_compile:
-        variants["torch"] = step(torch.compile(model), *rest)
+        variants["torch"] = step(torch.compile(model, mode=settings.compile_mode), *rest)
     timings = timing.interleaved(variants, settings.device, settings.rounds)
     for name, measured in timings.items():
         row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples

@@ -29,6 +29,28 @@ COLUMNS = {
     "note": ("note", "{}"),
 }
 
+MICRO_COLUMNS = {
+    "pattern": ("pattern", "{}"),
+    "correct": ("correct", "{}"),
+    "kernels": ("kernels", "{}"),
+    "extern_calls": ("extern", "{}"),
+    "fallbacks": ("fallback", "{}"),
+    "ideal_mb": ("ideal MB", "{:.1f}"),
+    "moved_mb": ("moved MB", "{:.1f}"),
+    "ours_cold_s": ("cold s", "{:.2f}"),
+    "torch_cold_s": ("torch cold s", "{:.2f}"),
+    "ours_warm_s": ("warm s", "{:.2f}"),
+    "torch_warm_s": ("torch warm s", "{:.2f}"),
+    "eager_ms": ("eager ms", "{:.4f}"),
+    "ours_ms": ("ours ms", "{:.4f}"),
+    "torch_ms": ("torch ms", "{:.4f}"),
+    "ratio": ("× eager", "{:.2f}"),
+    "torch_ratio": ("torch × eager", "{:.2f}"),
+    "against_torch": ("× torch", "{:.2f}"),
+    "share": ("of a copy's speed", "{:.0%}"),
+    "note": ("note", "{}"),
+}
+
 
 def table(rows, columns=COLUMNS):
     """The rows as a Markdown table; numbers are aligned to the right, a missing value is a dash."""

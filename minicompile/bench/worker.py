@@ -1,14 +1,11 @@
 """A process that runs rows of the benchmark, and is replaced when a row has broken it.
 
-Goes in: the name of a model, a mode and settings.  Comes out: the row, whatever happens: an illegal access on a GPU
-spoils the process that did it for good, a crash ends it, and a hang would end the whole run.
+Goes in: a function of a module and its arguments.  Comes out: the row that it returns, whatever happens: an
+illegal access on a GPU spoils the process that did it for good, a crash ends it, and a hang would end the whole run.
 """
 
 import multiprocessing
 import warnings
-
-from .models import ZOO
-from .suite import run
 
 BROKEN = ("CUDA error", "AcceleratorError", "CUBLAS_STATUS", "CUDNN_STATUS", "out of memory")
 
@@ -27,12 +24,12 @@ def serve(pipe, prepare):
     prepare()
     pipe.send("ready")
     while job := pipe.recv():
-        name, mode, settings = job
-        pipe.send(run(ZOO[name], mode, settings))
+        function, arguments = job
+        pipe.send(function(*arguments))
 
 
 class Worker:
-    """`run(name, mode, settings)` gives the row; `limit`: seconds for one; `prepare` is called in every new process."""
+    """`limit`: seconds for one row; `prepare` is called in every new process."""
 
     def __init__(self, prepare, limit=600):
         self.prepare, self.limit, self.process = prepare, limit, None
@@ -45,12 +42,13 @@ class Worker:
         other.close()
         self.pipe.recv()  # imports are done: they do not count against the limit
 
-    def run(self, name, mode, settings):
+    def run(self, function, *arguments, **names):
+        """The row `function(*arguments)`; if there is none, one with `names` and the reason."""
         if self.process is None:
             self.start()
-        row = {"model": name, "mode": mode, "correct": "error", "traceback": ""}
+        row = {**names, "correct": "error", "traceback": ""}
         try:
-            self.pipe.send((name, mode, settings))
+            self.pipe.send((function, arguments))
             answered = self.pipe.poll(self.limit)
             row = self.pipe.recv() if answered else {**row, "note": f"no result in {self.limit} s"}
         except (EOFError, ConnectionError):

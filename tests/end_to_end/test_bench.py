@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ import torch
 
 from minicompile import bench, record
 from minicompile.bench import __main__ as command
-from minicompile.bench import demo, suite, tables, timing, worker
-from minicompile.bench.models import ZOO
+from minicompile.bench import demo, micro, patterns, suite, tables, timing, worker
 
 
 def test_a_sleep_is_measured_and_variants_take_turns():
@@ -51,7 +49,7 @@ def test_table_is_aligned_markdown():
 
 
 def test_a_row_is_checked_counted_and_timed():
-    row = suite.run(ZOO["vae"], "inference", suite.Settings(rounds=3))
+    row = suite.run("vae", "inference", suite.Settings(rounds=3))
     assert row["correct"] == "yes", row
     assert (row["graphs"], row["torch_graphs"], row["graph_breaks"]) == (1, 1, 0)
     assert row["kernels"] > 0 and row["ratio"] > 0 and len(row["ours_samples_ms"]) == 3
@@ -59,7 +57,7 @@ def test_a_row_is_checked_counted_and_timed():
 
 def test_a_wrong_model_is_a_row_not_a_crash(monkeypatch):
     monkeypatch.setattr(suite.minicompile, "compile", lambda model, **options: Wrong(model))
-    row = suite.run(ZOO["mlp_mixer"], "inference", suite.Settings(timed=False))
+    row = suite.run("mlp_mixer", "inference", suite.Settings(timed=False))
     assert row["correct"] == "no" and "output: error" in row["note"] and "AssertionError" in row["traceback"]
 
 
@@ -80,32 +78,67 @@ def test_the_command_line(tmp_path, capsys):
     assert "| vae   | training | yes     |" in printed
     assert found["torch"] == torch.__version__ and found["cpu"] and found["size"] == "small"
     assert [row["model"] for row in found["rows"]] == ["vae"]
-    for wrong, text in ((["--models", "no_such"], "no model matches"), (["--mode", "x"], "the modes are")):
+    for wrong, text in ((["--models", "no_such"], "no name in models matches"), (["--mode", "x"], "the modes are")):
         with pytest.raises(SystemExit):
             command.main(wrong)
         assert text in capsys.readouterr().err
 
 
-def die_or_hang():
-    """Called in a new worker: the first row kills the process, the second takes too long, the third is good."""
-    rows = iter([lambda: os.kill(os.getpid(), signal.SIGSEGV), lambda: time.sleep(60), lambda: None])
-    counter = pathlib.Path(os.environ["MINICOMPILE_TEST_COUNTER"])
-    for _ in range(len(counter.read_text())):
-        next(rows)
-    counter.write_text(counter.read_text() + "x")
-    worker.run = lambda entry, mode, settings: next(rows)() or {"model": entry.name, "correct": "yes", "note": ""}
+def die_or_hang_or_answer(file):
+    """The first call kills the process, the second takes too long, the third is good."""
+    calls = len(file.read_text())
+    file.write_text("x" * (calls + 1))
+    if calls == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if calls == 1:
+        time.sleep(60)
+    return {"model": "vae", "correct": "yes", "note": ""}
 
 
-def test_a_broken_worker_is_replaced(tmp_path, monkeypatch):
-    counter = tmp_path / "counter"
-    counter.write_text("")
-    monkeypatch.setenv("MINICOMPILE_TEST_COUNTER", str(counter))
-    benchmark = worker.Worker(die_or_hang, limit=4)
-    rows = [benchmark.run("vae", "inference", suite.Settings()) for _ in range(2)]
-    assert "exit code -11" in rows[0]["note"] and "no result in 4 s" in rows[1]["note"]
-    benchmark.limit = 120
-    assert benchmark.run("vae", "inference", suite.Settings())["correct"] == "yes"
+def test_a_broken_worker_is_replaced(tmp_path):
+    file = tmp_path / "counter"
+    file.write_text("")
+    benchmark = worker.Worker(worker.quiet, limit=4)
+    rows = [benchmark.run(die_or_hang_or_answer, file, model="vae") for _ in range(3)]
     benchmark.stop()
+    assert rows[0]["correct"] == rows[1]["correct"] == "error" and rows[0]["model"] == "vae"
+    assert "exit code -11" in rows[0]["note"] and "no result in 4 s" in rows[1]["note"]
+    assert rows[2]["correct"] == "yes"
+
+
+@pytest.mark.parametrize("name", patterns.PATTERNS)
+def test_a_micro_pattern_is_right(name):
+    row = micro.run(name, suite.Settings(timed=False))
+    assert row["correct"] == "yes", row["note"]
+    assert row["graphs"] == 1 and row["graph_breaks"] == 0 and row["ideal_mb"] > 0
+
+
+def test_a_micro_pattern_is_timed_beside_a_copy_of_as_many_bytes():
+    row = micro.run("relu_add_mul", suite.Settings(rounds=3))
+    assert (row["kernels"], row["ideal_mb"], row["moved_mb"]) == (1, 32 * 64 * 8 / 1e6, 32 * 64 * 8 / 1e6)
+    assert row["ratio"] > 0 and row["share"] > 0 and len(row["copy_samples_ms"]) == 3
+    lines = micro.summary([row, {"pattern": "other", "ratio": row["ratio"] / 2, "share": 0.5}])
+    assert "over 2; least" in lines[0] and "(other)" in lines[0] and "under 70%: " in lines[-1] and "other" in lines[-1]
+
+
+def test_random_draws_are_checked_by_what_they_must_be():
+    x, y = torch.randn(2, 100, 100).unbind()
+    right = torch.where(torch.rand(100, 100) < 0.5, y, 2 * x + y)
+    assert patterns.dropout_differs([right], (x, y)) is None
+    assert "neither" in patterns.dropout_differs([right + 1], (x, y))
+    assert "kept" in patterns.dropout_differs([2 * x + y], (x, y))
+
+
+def test_an_interrupted_run_goes_on(tmp_path, capsys):
+    file = tmp_path / "numbers.json"
+    arguments = ["micro", "--size", "small", "--no-time", "--json", str(file), "--only"]
+    assert command.main([*arguments, "gelu"]) == 0
+    first = json.loads(file.read_text())["rows"]
+    assert command.main([*arguments, "gelu,sum_all"]) == 0
+    both = json.loads(file.read_text())["rows"]
+    assert both[0] == first[0] and [row["pattern"] for row in both] == ["gelu", "sum_all"]
+    with pytest.raises(SystemExit, match="other settings"):
+        command.main([*arguments, "gelu", "--dtype", "bfloat16"])
 
 
 def test_the_demo_writes_a_report_of_every_stage(tmp_path):

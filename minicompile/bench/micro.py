@@ -1,0 +1,127 @@
+"""One row of the micro benchmark: a pattern is compiled by both compilers, checked, counted, and only then timed.
+
+Goes in: the name of a pattern and settings.  Comes out: a dict with the keys of `tables.MICRO_COLUMNS`.  Eager, ours,
+torch.compile's and a plain copy of as many bytes as an ideal kernel moves take turns in one run; `share` is how near
+ours comes to that copy.  Mirrors `benchmarks/dynamo/microbenchmarks/` in the PyTorch repository.  Taught in chapter 10.
+"""
+
+import math
+import statistics
+import tempfile
+import time
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+import minicompile
+from minicompile import accuracy, config, record
+
+from . import timing
+from .patterns import PATTERNS, Maker
+from .suite import failure, full_precision
+
+
+def run(name, settings):
+    """The row of one pattern, under no_grad.  A failure is a row too, with its reason in `note`."""
+    row = {"pattern": name, "correct": None, "note": ""}
+    try:
+        with torch.no_grad():
+            _fill(row, PATTERNS[name], settings)
+    except Exception as error:  # a benchmark goes on with the next pattern; the table and the exit status tell
+        row.update(failure(error))
+    return row
+
+
+def _fill(row, pattern, settings):
+    inputs = pattern.inputs(Maker(settings.size, settings.device, settings.dtype))
+    variants = {"eager": pattern.function, "ours": _ours(row, pattern, inputs, settings)}
+    with full_precision():
+        expected = tree_leaves(pattern.function(*inputs))
+        if settings.check:
+            check(pattern, inputs, expected, tree_leaves(variants["ours"](*inputs)))
+            row["correct"] = "yes"
+    row["ideal_mb"] = pattern.ideal(inputs, expected) / 1e6
+    if settings.torch_compile:
+        variants["torch"] = _theirs(row, pattern, inputs)
+    if settings.timed:
+        _time(row, pattern, variants, inputs, settings)
+
+
+def _first_calls(row, key, compiled, inputs, reset):
+    """Seconds of the first call with an empty cache on disk, and of the first one after a reset with it filled."""
+    for temperature in ("cold", "warm"):
+        reset()
+        function = compiled()
+        began = time.perf_counter()
+        function(*inputs)
+        if inputs[0].is_cuda:
+            torch.cuda.synchronize()
+        row[f"{key}_{temperature}_s"] = time.perf_counter() - began
+    return function
+
+
+def _ours(row, pattern, inputs, settings):
+    def compiled():
+        return minicompile.compile(pattern.function, backend=settings.backend, mode=settings.compile_mode)
+
+    with tempfile.TemporaryDirectory() as folder, config.patch(cache_dir=folder):
+        function = _first_calls(row, "ours", compiled, inputs, minicompile.reset)
+    row.update(minicompile.stats())
+    plans = [plan for entry in record.compilations for plan in entry.artifacts("schedule")]
+    row["moved_mb"] = sum(plan.bytes_after for plan in plans) / 1e6
+    return function
+
+
+def _theirs(row, pattern, inputs):
+    from torch._inductor.utils import fresh_cache
+
+    with fresh_cache():
+        return _first_calls(row, "torch", lambda: torch.compile(pattern.function), inputs, torch.compiler.reset)
+
+
+def check(pattern, inputs, eager, ours):
+    """AssertionError where ours is further from float64 than eager allows, or random draws are not what they should."""
+    if pattern.differs is not None:
+        wrong = [line for line in (pattern.differs(ours, inputs),) if line]
+    else:
+        exact = tree_leaves(pattern.function(*accuracy.double(inputs)))
+        names = [f"output {number}" for number in range(len(eager))]
+        assert len(ours) == len(eager), f"{len(ours)} outputs where eager has {len(eager)}"
+        wrong = accuracy.excess_errors(list(zip(names, ours, eager, exact, strict=True)))
+    assert not wrong, "; ".join(wrong)
+
+
+def _time(row, pattern, variants, inputs, settings):
+    source = torch.randn(math.ceil(row["ideal_mb"] * 1e6 / 8), device=settings.device)  # read once and written once
+    target = torch.empty_like(source)
+    calls = {name: lambda function=function: function(*inputs) for name, function in variants.items()}
+    calls["copy"] = lambda: target.copy_(source)
+    timings = timing.interleaved(calls, settings.device, settings.rounds)
+    for name, measured in timings.items():
+        row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
+    row["ratio"], row["ratio_low"], row["ratio_high"] = timing.ratio(timings["eager"], timings["ours"])
+    row["copy_gb_s"] = row["ideal_mb"] / row["copy_ms"]
+    if pattern.memory_bound:
+        row["share"] = timing.ratio(timings["copy"], timings["ours"])[0]
+    if "torch" in timings:
+        row["torch_ratio"], *_ = timing.ratio(timings["eager"], timings["torch"])
+        row["against_torch"], *_ = timing.ratio(timings["torch"], timings["ours"])
+
+
+def summary(rows):
+    """Lines below the table: geometric means, the slowest, and the median share of a copy's speed."""
+    lines = []
+    for key, text in (("ratio", "eager's"), ("torch_ratio", "eager's (torch.compile)"), ("against_torch", "torch's")):
+        found = {row["pattern"]: row[key] for row in rows if row.get(key)}
+        if found:
+            slowest = min(found, key=found.get)
+            mean = statistics.geometric_mean(found.values())
+            lines.append(f"{mean:.2f} times {text} speed over {len(found)}; least {found[slowest]:.2f} ({slowest})")
+    shares = {row["pattern"]: row["share"] for row in rows if row.get("share")}
+    if shares:
+        under = [name for name, share in shares.items() if share < 0.7]
+        lines.append(
+            f"share of a copy's speed: median {statistics.median(shares.values()):.0%} of {len(shares)}; "
+            f"under 70%: {', '.join(under) or 'none'}"
+        )
+    return lines
