@@ -40,7 +40,7 @@ setup(
         Extension(
             "minicompile.dynamo._guards",
             ["minicompile/dynamo/_guards.cpp"],
-            depends=["minicompile/dynamo/_plain_reads.h", "minicompile/dynamo/_torch_state.h"],
+            depends=[f"minicompile/dynamo/{name}.h" for name in ("_conditions", "_plain_reads", "_torch_state")],
             include_dirs=[f"{torch}/include"],
             library_dirs=[f"{torch}/lib"],
             libraries=["c10", "torch_cpu", "torch_python"],

@@ -13,23 +13,26 @@
 #include <Python.h>
 #include <structmember.h>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
+#include "_conditions.h"
 #include "_plain_reads.h"
-#include "_torch_state.h"
 
 #define OPERATIONS(each)                                                                                      \
     each(ATTRIBUTE) each(FUNCTION_PART) each(ITEM) each(CALL) each(CLASS) each(SIZE) each(STRIDE)             \
     each(STORAGE_OFFSET) /* up to here they read */                                                           \
     each(TYPE) each(IS) each(SAME) each(EQUALS) each(LENGTH) each(KEYS) each(HAS_KEY) each(LACKS_KEY)         \
-    each(LACKS_ATTRIBUTE) each(CLASS_LACKS) each(PLAIN_CALL) each(TENSOR) each(DISTINCT) each(ASK)
+    each(LACKS_ATTRIBUTE) each(CLASS_LACKS) each(PLAIN_CALL) each(TENSOR) each(DISTINCT) each(CONDITION)  \
+    each(ASK)
 #define NAME_AND_COMMA(name) name,
 enum Operation { OPERATIONS(NAME_AND_COMMA) };
 
 struct Details { /* of the steps that need more than one operand */
-    std::vector<int> registers;       /* what CALL and ASK pass on, and what DISTINCT compares */
+    std::vector<int> registers;       /* what CALL and ASK pass on, and what DISTINCT and CONDITION look at */
     std::vector<PyObject *> distinct; /* addresses that DISTINCT found to differ from each other */
     TensorFacts tensor;
+    Condition condition;
     Place places[N_HOOKS];            /* where PLAIN_CALL found them */
 };
 
@@ -66,6 +69,28 @@ ask(const Step &step, PyObject **registers)
     PyObject *answer = call(step, registers);
     int truth = answer == NULL ? -1 : PyObject_IsTrue(answer);
     Py_XDECREF(answer);
+    return truth;
+}
+
+static int
+ask_about_numbers(const Step &step, PyObject **registers)
+{
+    const Details &details = *step.details;
+    std::vector<PyObject *> numbers;
+    for (size_t i = 0; i < details.registers.size() && !PyErr_Occurred(); i++) {
+        PyObject *value = registers[details.registers[i]];
+        int64_t size;
+        int place = details.condition.places[i];
+        numbers.push_back(place == VALUE_HERE ? Py_NewRef(value)
+                          : number_at(value, place, size) ? PyLong_FromLongLong(size) : NULL);
+        if (numbers.back() == NULL && !PyErr_Occurred())
+            PyErr_SetString(PyExc_IndexError, "no such dimension");
+    }
+    PyObject *answer = PyErr_Occurred() ? NULL : PyObject_Vectorcall(step.operand, numbers.data(), numbers.size(), NULL);
+    int truth = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    for (PyObject *number : numbers)
+        Py_XDECREF(number);
     return truth;
 }
 
@@ -184,6 +209,9 @@ run_step(Step &step, PyObject **registers)
         return tensor_matches(step.details->tensor, value);
     case DISTINCT:
         return all_distinct(*step.details, registers);
+    case CONDITION:
+        found = condition_holds(step.details->condition, step.details->registers, registers);
+        return found == UNSURE ? ask_about_numbers(step, registers) : found;
     case ASK:
         return ask(step, registers);
     default:
@@ -252,6 +280,8 @@ set_step(Step &step, PyObject *description)
     for (Py_ssize_t i = 0; i < n; i++)
         step.details->registers.push_back((int)PyLong_AsLong(PyTuple_GET_ITEM(list, i)));
     if (step.operation == TENSOR && read_tensor_facts(step.operand, step.details->tensor) < 0)
+        return -1;
+    if (step.operation == CONDITION && read_condition(&step.operand, step.details->condition) < 0)
         return -1;
     step.number = PyLong_CheckExact(step.operand) ? PyLong_AsSsize_t(step.operand) : -1;
     if (step.number == -1) /* a huge number, or none */
@@ -345,9 +375,11 @@ static int
 add_constants(PyObject *module)
 {
 #define NAME_AND_NUMBER(name) {#name, name},
-    const struct { const char *name; int number; } operations[] = {OPERATIONS(NAME_AND_NUMBER)};
-    for (auto &operation : operations)
-        if (PyModule_AddIntConstant(module, operation.name, operation.number) < 0)
+    const struct { const char *name; int number; } numbers[] = {
+        OPERATIONS(NAME_AND_NUMBER) WORDS(NAME_AND_NUMBER) {"VALUE_HERE", VALUE_HERE}, {"OFFSET_HERE", OFFSET_HERE},
+        {"DEEPEST", DEEPEST}};
+    for (auto &each : numbers)
+        if (PyModule_AddIntConstant(module, each.name, each.number) < 0)
             return -1;
     return PyModule_AddObject(module, "FUNCTION_PARTS", function_part_names());
 }

@@ -178,7 +178,8 @@ class SymbolicSizes:
         for symbol, number in self.floats.items():
             known, value = symbol in self.env.replacements, number.node.hint
             exact = f"{{}} == {value!r}" if value else f"same_constant({{}}, {value!r})"  # there are two zeros
-            yield ShapeGuard(exact if known else f"abs({{}}) <= {LARGEST_FLOAT!r}", (self.sources[symbol],))
+            text = exact if known else f"abs({{}}) <= {LARGEST_FLOAT!r}"
+            yield ShapeGuard(text, (self.sources[symbol],), real=True)
         for source, shape, strides in self.inputs:
             for kind, numbers in (("shape", shape), ("stride", strides)):
                 for index, number in enumerate(numbers):
@@ -206,7 +207,8 @@ class SymbolicSizes:
         text = printer.doprint(expression)
         if equal_to is not None:
             text = f"{printer.place(equal_to)} == {text}"
-        return ShapeGuard(text, tuple(printer.places), user_location)
+        real = not self.floats.keys().isdisjoint(expression.free_symbols)
+        return ShapeGuard(text, tuple(printer.places), user_location, real)
 
 
 class SourcePrinter(PythonPrinter):

@@ -8,6 +8,7 @@ Mirrors `torch/_dynamo/guards.py` (GuardBuilder).  Taught in chapter 04.
 
 from . import _guards
 from .guard_checks import GLOBAL_HOOKS
+from .guard_conditions import condition_program, names_of
 from .source import (
     AttrSource,
     CallSource,
@@ -127,14 +128,14 @@ class ProgramWriter:
         for other in others:
             self.check(_guards.SAME, first, other=other)
 
-    def add_shapes(self, guards):
-        """One Python function for all conditions: calling it takes longer than computing them."""
-        names = {}
-        for guard in guards:
-            names.update((source, f"v{len(names)}") for source in guard.sources if source not in names)
-        conditions = [guard.code.format(*map(names.get, guard.sources)) for guard in guards]
-        function = self.python(", ".join(names.values()), " and ".join(f"({each})" for each in conditions))
-        self.ask(function, map(self.value, names))
+    def add_shape(self, guard):
+        found = condition_program(guard)
+        names = names_of(guard)
+        function = self.python(", ".join(names), guard.code.format(*names))
+        if found is None:
+            return self.ask(function, map(self.value, guard.sources))
+        sources, description = found
+        self.check(_guards.CONDITION, ("argument", 0), (function, *description), registers=map(self.value, sources))
 
     def finish(self, ambient):
         offsets = {"argument": 0, "constant": 1 + len(self.arguments)}
@@ -157,12 +158,7 @@ def guard_program(guard_set, guards, arguments, namespace, rows):
     if guard_set.global_hooks:
         for hooks in GLOBAL_HOOKS:
             writer.check(_guards.LENGTH, writer.constant(hooks), 0)
-    shapes = [guard for guard in guards if guard.kind == "shape"]
     for guard in guards:
-        if guard.kind == "alias":
-            writer.add_alias(guard)
-        elif guard.kind != "shape":
-            writer.add(guard)
-    if shapes:
-        writer.add_shapes(shapes)
+        add = {"alias": writer.add_alias, "shape": writer.add_shape}.get(guard.kind, writer.add)
+        add(guard)
     return writer.finish(guard_set.ambient)

@@ -127,11 +127,15 @@ class AliasGuard:
 
 @dataclasses.dataclass(frozen=True)
 class ShapeGuard:
-    """An assumption about symbolic sizes: a Python condition with `{0}`, `{1}`, ... for the values at `sources`."""
+    """An assumption about symbolic sizes: a Python condition with `{0}`, `{1}`, ... for the values at `sources`.
+
+    real: it is about floats.
+    """
 
     code: str
     sources: tuple
     user_location: str = dataclasses.field(default="", compare=False)
+    real: bool = False
     kind = "shape"
 
     def __str__(self):
