@@ -16,6 +16,7 @@ from .bytecode_versions import (
     NAME_SHIFTS,
     NORMALISED_JUMPS,
     NULL_FIRST,
+    NULL_LOCAL,
     PY312,
     PY313,
     ExceptionHandler,
@@ -30,9 +31,11 @@ def insert_null(values):
     return [Instruction("PUSH_NULL"), *(Instruction("SWAP", n) for n in range(values + 1, 1, -1))]
 
 
-def looks_below_the_null(instruction):
-    """3.13 finds the function that DICT_MERGE complains about below a NULL, which we put there only at the call."""
-    return PY313 and instruction.opname == "DICT_MERGE"
+def take_null(values, pool):
+    """The way back: the NULL below the `values` topmost values goes into a local variable, which it leaves unbound."""
+    store = Instruction("STORE_FAST", argval=NULL_LOCAL)
+    pool.declare([store])
+    return [*(Instruction("SWAP", n) for n in range(2, values + 2)), store]
 
 
 def _name(instruction, pool):
@@ -79,6 +82,13 @@ def _call_function_ex(instruction, pool):
     has_kwargs = bool(instruction.argval)
     above = 1 + has_kwargs + (1 if NULL_FIRST else 0)
     return [*insert_null(above), Instruction("CALL_FUNCTION_EX", int(has_kwargs))]
+
+
+def _dict_merge(instruction, pool):
+    """3.13 finds the function that it complains about below a NULL, which we put there for good only at the call."""
+    if not PY313:
+        return [instruction.copy()]
+    return [*insert_null(3), instruction.copy(), *take_null(2, pool)]
 
 
 def _compare_op(instruction, pool):
@@ -134,6 +144,7 @@ TABLE = {
     "CALL": _call,
     "CALL_FUNCTION_EX": _call_function_ex,
     "COMPARE_OP": _compare_op,
+    "DICT_MERGE": _dict_merge,
     "BINARY_OP": _binary_op,
     "UNARY_NOT": _unary_not,
     "MAKE_FUNCTION": _make_function,

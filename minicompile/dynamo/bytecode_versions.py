@@ -36,6 +36,7 @@ COMPARE_SHIFT = 5 if PY313 else 4 if PY312 else 0
 BINARY = [text for _, text in opcode._nb_ops]
 INTRINSICS_1 = {4: "ASYNC_GEN_WRAP", 5: "UNARY_POSITIVE", 6: "LIST_TO_TUPLE"}  # opcodes of their own in 3.11
 CONVERSIONS = (None, str, repr, ascii)
+NULL_LOCAL = "__null"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,9 +251,6 @@ class Normaliser:
         return any(other.argval is raw for other in self.raws if other.is_jump)
 
     # -- one method per family of opcodes
-    def drop(self, raw, k):
-        return []
-
     def push_null(self, raw, k):
         depth = _null_depth(self.raws, k)
         self.dropped.update(range(k + 1, k + depth))
@@ -336,8 +334,11 @@ class Normaliser:
             raise ValueError(f"{raw} moves a NULL")
         return [Instruction(raw.opname, touched.count("v"))]
 
-    def operator(self, raw, k):
-        return [Instruction(raw.opname, argval=raw.argval)]
+    def dict_merge(self, raw, k):
+        """On 3.13 we put a NULL where it looks for one, and take it away behind it (`insert_null`, `take_null`)."""
+        if k + 3 < len(self.raws) and self.raws[k + 3].argval == NULL_LOCAL:
+            self.dropped.update(range(k + 1, k + 4))
+        return [Instruction(raw.opname, raw.arg)]
 
     def binary_slice(self, raw, k):
         return [Instruction("BUILD_SLICE", 2), Instruction(raw.opname.partition("_")[0] + "_SUBSCR")]
@@ -371,13 +372,12 @@ TABLE = {
     **dict.fromkeys(("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"), Normaliser.jump_or_pop),
     **dict.fromkeys(("LOAD_FAST", "LOAD_FAST_CHECK"), Normaliser.load_fast),
     **dict.fromkeys(PAIRS, Normaliser.pair),
-    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"), Normaliser.named),
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "BINARY_OP", "COMPARE_OP"), Normaliser.named),
     **dict.fromkeys(("CALL", "CALL_KW"), Normaliser.call),
     **dict.fromkeys(("SWAP", "COPY"), Normaliser.swap_or_copy),
-    **dict.fromkeys(("BINARY_OP", "COMPARE_OP"), Normaliser.operator),
     **dict.fromkeys(("BINARY_SLICE", "STORE_SLICE"), Normaliser.binary_slice),
     **dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"), Normaliser.format_value),
-    "PRECALL": Normaliser.drop,
+    "PRECALL": lambda normaliser, raw, k: [],
     "PUSH_NULL": Normaliser.push_null,
     "TO_BOOL": Normaliser.to_bool,
     "END_FOR": Normaliser.end_for,
@@ -385,6 +385,7 @@ TABLE = {
     "RETURN_CONST": Normaliser.return_const,
     "LOAD_SUPER_ATTR": Normaliser.load_super_attr,
     "KW_NAMES": Normaliser.kw_names,
+    "DICT_MERGE": Normaliser.dict_merge,
     "CALL_FUNCTION_EX": Normaliser.call_function_ex,
     "MAKE_FUNCTION": Normaliser.make_function,
     "CONVERT_VALUE": Normaliser.convert_value,

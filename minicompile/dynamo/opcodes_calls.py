@@ -33,6 +33,8 @@ class CallOpcodes:
         named = {}
         if kwargs is not None:
             for key in self.call(list, kwargs).unpack(self):
+                if not issubclass(key.python_type(), str):
+                    self.raise_observed(TypeError, "keywords must be strings")
                 value = kwargs.call_method(self, "__getitem__", [key], {})
                 named[key.realize().as_python_constant()] = value
         self.push(self.call_directly(self.pop(), args, named))

@@ -15,13 +15,12 @@ from .. import config, record
 from . import _eval_frame
 from .bytecode import CallArguments, ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
-from .bytecode_lower import looks_below_the_null
 from .codegen import PyCodegen
 from .guards import frame_arguments
 from .nested_breaks import MORTALS_UNSEEN, CallerContinuation, emit_call, sees_death
 from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code
 from .symbolic_convert import RestartAnalysis, UnboundVariable
-from .variables.base import LazyVariable, unsupported
+from .variables.base import LazyVariable
 from .variables.generators import GeneratorVariable
 
 
@@ -193,8 +192,6 @@ def _tail(tx, frame, is_caller):
     """
     instruction, origin = frame.current, origin_of(frame.code)
     number = frame.index_of[id(instruction)]
-    if looks_below_the_null(instruction):
-        unsupported("value across a break", "the interpreter's own bytecode has to raise the error of this call")
     everything = copy_instructions(frame.instructions)
     eager = everything[number].copy()  # `everything` keeps its own, for a handler that loops back to it
     bound = _bound(frame)

@@ -82,3 +82,35 @@ def test_a_generator_keeps_its_name_across_a_break():
 
     _, generator, rest = minicompile.compile(program, backend="eager")(torch.ones(2))
     assert (generator.__name__, generator.__qualname__, rest) == ("countdown", "countdown", [2, 1])
+
+
+def keywords_behind_a_break(mapping, x):
+    minicompile.graph_break()
+    try:
+        return dict(k=1, **mapping), x + 1
+    finally:
+        minicompile.graph_break()
+
+
+def keywords_of_a_method_in_a_loop(mapping, x):
+    results = []
+    for name in ("k", "other"):
+        try:
+            results.append(types.SimpleNamespace(**mapping, **{name: name}).k)
+        except (TypeError, AttributeError) as error:
+            minicompile.graph_break()
+            results.append(str(error))
+    return results, x + 1
+
+
+@pytest.mark.parametrize("function", [keywords_behind_a_break, keywords_of_a_method_in_a_loop])
+def test_what_stands_behind_two_stars(function):
+    """On 3.13 the interpreter finds the name of the function for the message below a NULL."""
+    for mapping in ({}, {"z": 1}, {"k": 3}, 5, [("z", 1)], {1: 2}, None):
+        found = []
+        for program in (function, minicompile.compile(function, backend="eager")):
+            try:
+                found.append(str(program(mapping, torch.ones(2))))
+            except TypeError as error:
+                found.append(str(error))
+        assert found[0] == found[1], mapping
