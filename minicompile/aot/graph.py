@@ -37,6 +37,7 @@ class AOTGraph:
     result_count: int = 0  # forward's outputs before the saved ones
     fake_mode: object = None
     node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
+    passes: list = dataclasses.field(default_factory=list)  # (name, nodes before, nodes after), in order
 
     @property
     def saved_bytes(self):
@@ -56,6 +57,10 @@ class AOTGraph:
                 f"backward{show(self.backward)}",
             ]
         return "\n".join(lines)
+
+    def pass_table(self):
+        """What each graph pass did: nodes before and after it."""
+        return "\n".join(f"{name:<30} {before:>6,} -> {after:>6,}" for name, before, after in self.passes)
 
     def _repr_html_(self):
         """Forward and backward side by side, and between them what is saved."""

@@ -14,7 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 
 from ..errors import Unsupported
-from . import functionalize
+from . import attention, functionalize
 from .decompositions import decomposition_table
 from .functionalize import unwrap
 from .graph import AOTGraph
@@ -121,6 +121,7 @@ def needs_grad(value):
 
 def trace(gm, inputs, decompositions=None):
     """Functional ATen graph of `gm`, with its backward where grad mode is on and an input requires grad."""
+    captured, gm = gm, attention.rewrite(gm)
     constants = functionalize.lift_constants(gm)
     examples = [*inputs, *constants.values()]
     values = [*functionalize.example_values(gm, inputs), *constants.values()]
@@ -142,7 +143,7 @@ def trace(gm, inputs, decompositions=None):
     program = recording.program
     result_count = len(program.mutations) + len(program.results)
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
-    optimize(functional, result_count)
+    passes = [("attention", len(captured.graph.nodes), len(gm.graph.nodes)), *optimize(functional, result_count)]
     forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
         placeholders,
@@ -159,6 +160,7 @@ def trace(gm, inputs, decompositions=None):
         grad_enabled=grad_enabled,
         fake_mode=fake_mode,
         node_counts={"traced": len(traced.graph.nodes), "optimized": len(functional.nodes)},
+        passes=passes,
     )
     if graph.grad_inputs:
         graph.joint = forward

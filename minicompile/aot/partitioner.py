@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from .. import config
-from .passes import base_of, has_effect, is_random, is_view
+from .nodes import base_of, has_effect, is_random, is_view
 
 aten = torch.ops.aten
 # Prices in memory traffic, per byte of the tensor: 1 to read it from memory, 1 to write it.  Computing it again where

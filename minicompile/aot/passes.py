@@ -5,12 +5,13 @@ mutation, so equal expressions may share a tensor, except where the user would s
 Mirrors `torch/_functorch/compile_utils.py` and the joint passes of `torch/_inductor/fx_passes`.  Taught in chapter 08.
 """
 
-import functools
 import operator
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from . import rules
+from .nodes import base_of, can_be_one, escaping, has_effect, is_view, replace, same_tensor, tensor_layout
 
 aten = torch.ops.aten
 COPIES = {aten.clone.default: 0, aten._to_copy.default: 0, aten.copy.default: 1}  # which argument is copied
@@ -22,97 +23,7 @@ LOSSLESS = {  # casting to any of these and back gives the same bits
 }
 
 
-@functools.cache
-def returns_view(target):
-    """Does this operator return memory of its first argument, which it does not write?"""
-    schema = getattr(target, "_schema", None)
-    if schema is None or not schema.arguments or schema.arguments[0].alias_info is None:
-        return False
-    return not schema.arguments[0].alias_info.is_write and any(r.alias_info is not None for r in schema.returns)
-
-
-def is_view(node):
-    """A view of its first argument; so is an item of a split."""
-    if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
-        return False
-    return is_view(node.args[0]) if node.target is operator.getitem else returns_view(node.target)
-
-
-def base_of(node):
-    """The node whose memory this is."""
-    while is_view(node):
-        node = node.args[0]
-    return node
-
-
-@functools.cache
-def draws(target):
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
-
-
-def is_random(node):
-    return node.op == "call_function" and draws(node.target)
-
-
-@functools.cache
-def is_pure(target):
-    """An ATen operator that neither writes nor draws: what it is called with makes no difference."""
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and target.namespace == "aten"
-        and not (
-            target._schema.is_mutable or draws(target) or "assert" in str(target) or "sym_constrain" in str(target)
-        )
-    )
-
-
-def has_effect(node):
-    """Must the node run although nobody reads it?  Assertions do, and random draws: they advance the generator."""
-    if node.op == "call_function" and (node.target is operator.getitem or is_pure(node.target)):
-        return False
-    return node.is_impure() or is_random(node)
-
-
-def escaping(graph, result_count):
-    """Base nodes of what the user receives or what is copied into the user's tensors: no two may become one."""
-    results = graph.output_node().args[0][:result_count]
-    return {base_of(n) for n in results if isinstance(n, fx.Node)}
-
-
-def tensor_type(value):
-    return (value.dtype, value.device, value.is_conj(), value.is_neg())
-
-
-def tensor_layout(value):
-    return (value.shape, value.stride(), *tensor_type(value))
-
-
-def same_tensor(node, source):
-    a, b = node.meta.get("val"), source.meta.get("val")
-    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.layout != torch.strided:
-        return False
-    numbers = [(*t.shape, *t.stride(), t.storage_offset()) for t in (a, b)]
-    same = tensor_type(a) == tensor_type(b) and a.dim() == b.dim()
-    return same and all(statically_known_true(m == n) for m, n in zip(*numbers, strict=True))  # which assumes nothing
-
-
 # --- the passes -------------------------------------------------------------------------------------
-def replace(graph, node, source):
-    node.replace_all_uses_with(source)
-    graph.erase_node(node)
-
-
-def can_be_one(node, source, escape):
-    """May `node`, a new tensor, become `source`?  Not if the user receives the one and owns or receives the other."""
-    base = base_of(source)
-    if node not in escape:
-        return True
-    if base in escape or base.op in ("placeholder", "get_attr"):
-        return False
-    escape.add(base)
-    return True
-
-
 def remove_views_that_change_nothing(graph, escape):
     """A view with the shape, strides, offset and type of something that it is a view of, is that."""
     for node in list(graph.nodes):
@@ -198,14 +109,30 @@ PASSES = (
     remove_views_that_change_nothing,
     remove_copies,
     remove_casts_there_and_back,
+    rules.fold_numbers,
+    rules.remove_neutral_numbers,
+    rules.split_then_cat,
+    rules.cat_then_split,
+    rules.form_addmm,
     share_common_subexpressions,
 )
 
 
 def optimize(graph, result_count):
-    """Run every pass.  The first `result_count` outputs go to the user: they must stay separate tensors."""
+    """Run every pass.  The first `result_count` outputs go to the user: they must stay separate tensors.
+
+    Returns [(name of the pass, nodes before, nodes after)].
+    """
+    counts = [run_pass(graph, "dead_code", lambda: graph.eliminate_dead_code(has_effect))]
+    for rule in PASSES:
+        counts.append(run_pass(graph, rule.__name__, lambda rule=rule: rule(graph, escaping(graph, result_count))))
+    counts.append(run_pass(graph, "separate_results", lambda: separate_results(graph, result_count)))
+    return counts
+
+
+def run_pass(graph, name, run):
+    """Run one pass, and remove what nobody reads after it."""
+    before = len(graph.nodes)
+    run()
     graph.eliminate_dead_code(has_effect)
-    for run in PASSES:
-        run(graph, escaping(graph, result_count))
-    separate_results(graph, result_count)
-    graph.eliminate_dead_code(has_effect)
+    return name, before, len(graph.nodes)

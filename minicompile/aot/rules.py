@@ -1,0 +1,213 @@
+"""Rules about numbers and about pieces: constants that are known, operators with 1 and 0, cat and split, addmm.
+
+Goes in: a functional graph, and `escape`, the base nodes that the user receives.  Comes out: the same graph, changed in
+place, with equal results, bit for bit (`form_addmm`: up to rounding).  Each rule is one loop over the nodes.
+Mirrors `torch/_inductor/fx_passes/joint_graph.py` and `split_cat.py`.  Taught in chapter 08.
+"""
+
+import itertools
+import math
+import operator
+
+import torch
+from torch import fx
+
+from .nodes import base_of, can_be_one, is_view, replace, same_tensor, tensor_type
+
+aten = torch.ops.aten
+CREATE = {  # operators whose result is one number throughout -> where that number stands
+    aten.full.default: lambda node: node.args[1],
+    aten.full_like.default: lambda node: node.args[1],
+    aten.new_full.default: lambda node: node.args[2],
+    aten.scalar_tensor.default: lambda node: node.args[0],
+    **{op.default: lambda node: 0 for op in (aten.zeros, aten.zeros_like, aten.new_zeros)},
+    **{op.default: lambda node: 1 for op in (aten.ones, aten.ones_like, aten.new_ones)},
+}
+EXACT = {  # one right answer on every machine, whatever is given
+    overload
+    for name in "add sub mul div neg abs eq ne lt le gt ge logical_and logical_or logical_not where".split()
+    for overload in (getattr(getattr(aten, name), each) for each in getattr(aten, name).overloads())
+    if not overload._schema.is_mutable
+} | {aten._to_copy.default, aten.clone.default}
+NEUTRAL = {  # operator -> (the number that changes nothing, may it also stand on the left)
+    aten.mul.Tensor: (1.0, True),
+    aten.div.Tensor: (1.0, False),
+    aten.sub.Tensor: (0.0, False),  # but x + 0.0 makes 0.0 of -0.0
+    aten.add.Tensor: (-0.0, True),
+    aten.pow.Tensor_Scalar: (1.0, False),
+}
+
+
+# --- numbers ----------------------------------------------------------------------------------------
+def is_static(node):
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and all(isinstance(n, int) for n in value.shape)
+
+
+def small(node, numbers):
+    """A real tensor with one element that stands for a tensor of one number throughout."""
+    value = node.meta["val"]
+    return torch.full([1] * value.dim(), numbers[node], dtype=value.dtype)
+
+
+def known_numbers(graph):
+    """{node: the number that all its elements are}"""
+    numbers = {}
+    for node in graph.nodes:
+        if not is_static(node) or node.meta["val"].is_complex():
+            continue
+        if node.target in CREATE and isinstance(CREATE[node.target](node), int | float):
+            numbers[node] = torch.full((), CREATE[node.target](node), dtype=node.meta["val"].dtype).item()
+        elif (
+            is_view(node)
+            and node.args[0] in numbers
+            and tensor_type(node.meta["val"]) == tensor_type(node.args[0].meta["val"])
+        ):
+            numbers[node] = numbers[node.args[0]]
+    return numbers
+
+
+def fold_numbers(graph, escape):
+    """`full([3], 2.0) * 3` is `full([3], 6.0)`; the operator itself says what the number is."""
+    numbers = known_numbers(graph)
+    for node in list(graph.nodes):
+        inputs, value = node.all_input_nodes, node.meta.get("val")
+        if node.target not in EXACT or not is_static(node) or not value.is_contiguous() or value.is_complex():
+            continue
+        if not inputs or any(i not in numbers for i in inputs):
+            continue
+        if not value.is_floating_point() and any(i.meta["val"].is_floating_point() for i in inputs):
+            if node.target is aten._to_copy.default:
+                continue  # what becomes of NaN and of large numbers depends on the machine
+        args = fx.map_arg(node.args, lambda i: small(i, numbers))
+        kwargs = {k: v for k, v in node.kwargs.items() if k not in ("device", "layout", "memory_format", "pin_memory")}
+        number = node.target(*args, **fx.map_arg(kwargs, lambda i: small(i, numbers))).item()
+        with graph.inserting_before(node):
+            options = {"dtype": value.dtype, "device": value.device}
+            new = graph.call_function(aten.full.default, (list(value.shape), number), options)
+        new.meta, numbers[new] = dict(node.meta), number
+        replace(graph, node, new)
+
+
+def is_number(value, wanted):
+    """Also the sign of zero counts."""
+    return isinstance(value, int | float) and value == wanted and math.copysign(1, value) == math.copysign(1, wanted)
+
+
+def remove_neutral_numbers(graph, escape):
+    """`x * 1`, `x / 1`, `x - 0`, `x ** 1`, and for integers `x + 0`, are x where the type stays the same."""
+    numbers = known_numbers(graph)
+    for node in list(graph.nodes):
+        if node.target not in NEUTRAL or node.kwargs:
+            continue
+        wanted, also_left = NEUTRAL[node.target]
+        value = node.meta["val"]
+        if not value.is_floating_point():
+            wanted = abs(wanted)  # integers have one zero
+        first, second = node.args
+        for source, other in ((first, second), (second, first))[: 1 + also_left]:
+            if isinstance(source, fx.Node) and is_number(numbers.get(other, other), wanted) and not value.is_complex():
+                if same_tensor(node, source) and may_be_one(graph, node, source, escape):
+                    replace(graph, node, source)
+                    break
+
+
+def may_be_one(graph, node, source, escape):
+    """`can_be_one`; and where there is a backward, an input that the user may write to later stays apart."""
+    trains = any(n.meta.get("backward") for n in graph.nodes)
+    return not (trains and base_of(source).op == "placeholder") and can_be_one(node, source, escape)
+
+
+# --- pieces -----------------------------------------------------------------------------------------
+def piece(node):
+    """(source, dim, start, end) if the node is a part of `source` along one dimension; else None."""
+    if node.target is operator.getitem and node.args[0].target in (aten.split.Tensor, aten.split_with_sizes.default):
+        source, sizes, dim = (*node.args[0].args, 0)[:3]
+        if isinstance(sizes, int):
+            start = node.args[1] * sizes
+        elif all(isinstance(n, int) for n in sizes):
+            start = sum(sizes[: node.args[1]])
+        else:
+            return None
+    elif node.target is aten.slice.Tensor and len(node.args) < 5:  # step 1
+        source, dim, start, _ = (*node.args, 0, None, None)[:4] if len(node.args) < 4 else node.args
+        start = start or 0
+    else:
+        return None
+    if not is_static(node) or not is_static(source) or not isinstance(start, int):
+        return None
+    rank, size = source.meta["val"].dim(), source.meta["val"].shape[dim]
+    start = max(start + size, 0) if start < 0 else min(start, size)
+    return source, dim % rank, start, start + node.meta["val"].shape[dim]
+
+
+def parts_of(cat):
+    """(dim, [(input, start, end)]) of a concatenation of static tensors of one type; else None."""
+    if cat.target is not aten.cat.default or not all(map(is_static, (cat, *cat.args[0]))):
+        return None
+    value, inputs, dim = cat.meta["val"], cat.args[0], (*cat.args, 0)[1] % cat.meta["val"].dim()
+    if any(tensor_type(i.meta["val"]) != tensor_type(value) or i.meta["val"].dim() != value.dim() for i in inputs):
+        return None
+    ends = list(itertools.accumulate(i.meta["val"].shape[dim] for i in inputs))
+    return dim, list(zip(inputs, [0, *ends], ends, strict=False))
+
+
+def split_then_cat(graph, escape):
+    """All the pieces of x, put together in their order, are x."""
+    for node in list(graph.nodes):
+        parts = parts_of(node)
+        if parts is None:
+            continue
+        dim, places = parts
+        pieces = [piece(part) for part, _, _ in places]
+        source = pieces[0] and pieces[0][0]
+        in_order = all(p == (source, dim, start, end) for p, (_, start, end) in zip(pieces, places, strict=True))
+        if source and in_order and same_tensor(node, source) and may_be_one(graph, node, source, escape):
+            replace(graph, node, source)
+
+
+def cat_then_split(graph, escape):
+    """A piece of a concatenation that lies in one of its inputs is a piece of that input.
+
+    Its strides differ, so nobody may see them: not the user, nor `as_strided`; views of a contiguous tensor all work.
+    """
+    for node in list(graph.nodes):
+        found = piece(node)
+        parts = found and found[0] not in escape and parts_of(found[0])
+        if not parts or parts[0] != found[1] or any("as_strided" in str(user.target) for user in node.users):
+            continue
+        _, dim, start, end = found
+        for source, first, last in parts[1]:
+            value, whole = node.meta["val"], source.meta["val"]
+            if not (first <= start < end <= last and whole.is_contiguous() and descending(value)):
+                continue
+            if any(n.meta.get("backward") for n in graph.nodes) and base_of(source).op == "placeholder":
+                continue  # the user may write to it before the backward
+            if (start, end) == (first, last):
+                replace(graph, node, source)
+            elif node.target is aten.slice.Tensor:
+                node.args = (source, dim, start - first, end - first)
+                node.meta["val"] = aten.slice.Tensor(whole, *node.args[1:])
+            break
+
+
+def descending(value):
+    """Strides in the order in which a contiguous tensor has them."""
+    strides = [stride for stride, size in zip(value.stride(), value.shape, strict=True) if size != 1]
+    return all(a >= b for a, b in itertools.pairwise(strides))
+
+
+# --- matmul and bias --------------------------------------------------------------------------------
+def form_addmm(graph, escape):
+    """`x @ w + bias`, where the product is read nowhere else and the bias is one row, is one call."""
+    for node in list(graph.nodes):
+        if node.target is not aten.add.Tensor or node.kwargs:
+            continue
+        for product, bias in (node.args, node.args[::-1]):
+            if not isinstance(bias, fx.Node) or getattr(product, "target", None) is not aten.mm.default:
+                continue
+            a, b = product.meta["val"], bias.meta["val"]
+            row = b.dim() == 1 and b.shape[0] == a.shape[1] if isinstance(b, torch.Tensor) else False
+            if row and len(product.users) == 1 and a.is_floating_point() and tensor_type(a) == tensor_type(b):
+                node.target, node.args = aten.addmm.default, (bias, *product.args)
+                break
