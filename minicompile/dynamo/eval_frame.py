@@ -69,7 +69,7 @@ class Capture:
 # --- which frames ---------------------------------------------------------------------------------------
 def is_our_graph(arguments):
     """A backward graph, which autograd runs while the program is inside a compiled region."""
-    return arguments and isinstance(arguments[0], torch.fx.GraphModule) and "minicompile" in arguments[0].meta
+    return arguments and issubclass(type(arguments[0]), torch.fx.GraphModule) and "minicompile" in arguments[0].meta
 
 
 # --- one frame ------------------------------------------------------------------------------------------

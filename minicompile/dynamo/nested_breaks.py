@@ -144,7 +144,7 @@ def sees_death(continuation):
     while todo:  # the list, `value` below, and the argument of getrefcount
         values, references = todo.pop()
         for value in values:
-            if isinstance(value, MORTALS_UNSEEN) or sys.getrefcount(value) > references:
+            if issubclass(type(value), MORTALS_UNSEEN) or sys.getrefcount(value) > references:
                 continue
             if (
                 hasattr(type(value), "__del__")

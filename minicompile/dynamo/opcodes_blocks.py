@@ -127,13 +127,15 @@ class BlockOpcodes:
 
     def BEFORE_WITH(self, instruction):
         manager = self.pop()
-        missing = [name for name in ("__enter__", "__exit__") if not hasattr(manager.python_type(), name)]
-        if missing:
-            text = f"'{type_name(manager.python_type())}' object does not support the context manager protocol"
-            self.raise_observed(TypeError, text + (" (missed __exit__ method)" if missing == ["__exit__"] else ""))
-        exit_method = self.call(getattr, manager, self.build("__exit__"))
+        text = f"'{type_name(manager.python_type())}' object does not support the context manager protocol"
+        enter_method = manager.special_method(self, "__enter__")
+        if enter_method is None:
+            self.raise_observed(TypeError, text)
+        exit_method = manager.special_method(self, "__exit__")
+        if exit_method is None:
+            self.raise_observed(TypeError, text + " (missed __exit__ method)")
         self.push(exit_method)
-        self.push(self.call(getattr, manager, self.build("__enter__")).call_function(self, [], {}))
+        self.push(enter_method.call_function(self, [], {}))
 
     def WITH_EXCEPT_START(self, instruction):
         """Stack: exit, lasti, previous exception, exception."""

@@ -71,19 +71,29 @@ def concerns_tensors(code, function, arguments):
 
 
 def has_tensor(value, depth):
-    if isinstance(value, (torch.Tensor, torch.nn.Module, numpy.ndarray)):
+    """The class is asked and not the value, whose `__class__` and `__dict__` may be code of the program."""
+    kind = type(value)
+    if issubclass(kind, (torch.Tensor, torch.nn.Module, numpy.ndarray)):
         return True
-    if isinstance(value, types.ModuleType):
-        return value is torch or value.__name__.startswith("torch.")
+    if issubclass(kind, types.ModuleType):
+        return value is torch or str(attributes_of(value).get("__name__")).startswith("torch.")
     if depth == 0:
         return False
     for base in (list, tuple):
-        if isinstance(value, base) and any(has_tensor(v, depth - 1) for v in base.__getitem__(value, slice(8))):
+        if issubclass(kind, base) and any(has_tensor(v, depth - 1) for v in base.__getitem__(value, slice(8))):
             return True
-    if isinstance(value, dict) and any(has_tensor(v, depth - 1) for v in itertools.islice(dict.values(value), 8)):
+    if issubclass(kind, dict) and any(has_tensor(v, depth - 1) for v in itertools.islice(dict.values(value), 8)):
         return True
-    if isinstance(value, types.MethodType):
+    if issubclass(kind, types.MethodType):
         return has_tensor(value.__self__, depth - 1)
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+    if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType)):
         return False
-    return any(has_tensor(item, depth - 1) for item in list(getattr(value, "__dict__", {}).values())[:8])
+    return any(has_tensor(item, depth - 1) for item in itertools.islice(attributes_of(value).values(), 8))
+
+
+def attributes_of(value):
+    """The instance `__dict__`, read without running user code; empty where there is none."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}

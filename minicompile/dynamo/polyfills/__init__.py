@@ -67,7 +67,30 @@ from .iterators import (
 )
 
 
-# --- functools and math ---------------------------------------------------------------------------------
+# --- builtins, functools and math ---------------------------------------------------------------------------------
+def measure(value):
+    """What `list(value)` asks before it takes the elements; the answer is only a hint."""
+    try:
+        return len(value)
+    except TypeError:
+        pass
+    try:
+        method = type(value).__length_hint__
+    except AttributeError:
+        return None
+    try:
+        hint = method(value)
+    except TypeError:
+        return None
+    if hint is NotImplemented:
+        return None
+    if not isinstance(hint, int):
+        raise TypeError(f"__length_hint__ must be an integer, not {type(hint).__name__}")
+    if hint < 0:
+        raise ValueError("__length_hint__() should return >= 0")
+    return hint
+
+
 def reduce(function, iterable, initial=Missing):
     iterator = _iterator_or_none(iterable)
     if iterator is None:
@@ -229,7 +252,9 @@ def namespace_init(self, /, *values, **more):
 
 
 def namespace_eq(self, other, /):
-    return self.__dict__ == other.__dict__ if isinstance(other, types.SimpleNamespace) else NotImplemented
+    if not issubclass(type(other), types.SimpleNamespace):
+        return NotImplemented
+    return self.__dict__ == other.__dict__
 
 
 def namespace_repr(self, /):

@@ -73,16 +73,26 @@ class repeat(Iterator):
 
 class cycle(Iterator):
     def __init__(self, iterable):
-        self.first_round, self.saved, self.index = iter(iterable), [], 0
+        self.first_round, self.saved, self.index, self.are_saved = iter(iterable), [], 0, False
 
     def __next__(self):
         for item in self.first_round:
-            self.saved.append(item)
+            if not self.are_saved:
+                self.saved.append(item)
             return item
         if not self.saved:
             raise StopIteration
         self.index += 1
         return self.saved[(self.index - 1) % len(self.saved)]
+
+    def __reduce__(self):
+        given = self.index % max(len(self.saved), 1)
+        return cycle, (self.first_round,), (self.saved[given:] + self.saved[:given], self.are_saved)
+
+    def __setstate__(self, state):
+        if type(state) is not tuple or len(state) != 2 or type(state[0]) is not list or not isinstance(state[1], int):
+            raise TypeError("state is not a 2-tuple of a list and an int")
+        self.saved, self.index, self.are_saved = state[0], 0, bool(state[1])
 
 
 class chain(Iterator):
@@ -94,6 +104,14 @@ class chain(Iterator):
             for item in self.active:
                 return item
             self.active = iter(next(self.iterables))
+
+    def __reduce__(self):
+        return chain, (), (self.iterables, self.active)
+
+    def __setstate__(self, state):
+        if type(state) is not tuple or len(state) not in (1, 2) or not all(hasattr(i, "__next__") for i in state):
+            raise TypeError("state is not a tuple of one or two iterators")
+        self.iterables, self.active = (*state, iter(()))[:2]
 
 
 def chain_from_iterable(iterables):
@@ -124,8 +142,8 @@ class islice(Iterator):
             raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
         if not _is_at_least(1, step):
             raise ValueError("Step for islice() must be a positive integer or None.")
-        self.rest, self.position, self.wanted = iter(iterable), 0, start or 0
-        self.stop, self.step = stop, step or 1
+        self.rest, self.position, self.wanted = iter(iterable), 0, operator.index(start or 0)
+        self.stop, self.step = stop if stop is None else operator.index(stop), operator.index(step or 1)
 
     def __next__(self):
         if self.stop is not None and self.wanted >= self.stop:
@@ -309,7 +327,9 @@ class _Group(Iterator):
 def tee(iterable, n=2):
     if n < 0:
         raise ValueError("n must be >= 0")
-    first = iterable if isinstance(iterable, _Tee) else _Tee(iterable)
+    first = iter(iterable)
+    if not hasattr(first, "__copy__"):
+        first = _Tee(first)
     return tuple([first, *[first.__copy__() for _ in range(n - 1)]][:n])
 
 
@@ -329,8 +349,8 @@ class _Shared:
 
 class _Tee(Iterator):
     def __init__(self, iterable):
-        self.shared = iterable if isinstance(iterable, _Shared) else _Shared(iter(iterable))
-        self.index = 0
+        again = isinstance(iterable, _Tee)
+        self.shared, self.index = (iterable.shared, iterable.index) if again else (_Shared(iter(iterable)), 0)
 
     def __next__(self):
         if self.index == len(self.shared.seen):
@@ -339,6 +359,4 @@ class _Tee(Iterator):
         return self.shared.seen[self.index - 1]
 
     def __copy__(self):
-        again = _Tee(self.shared)
-        again.index = self.index
-        return again
+        return _Tee(self)

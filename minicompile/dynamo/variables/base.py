@@ -139,6 +139,10 @@ class VariableTracker:
             return tx.constant_getattr(self, name)
         unsupported("attribute written in C", f"attribute `{name}` of {self}")
 
+    def special_method(self, tx, name):
+        """The method that a statement calls, such as `__enter__`; None where there is none."""
+        return self.var_getattr(tx, name) if hasattr(self.python_type(), name) else None
+
     def var_setattr(self, tx, name, value):
         unsupported("attribute write", f"setting attribute `{name}` of {self}")
 
@@ -180,14 +184,21 @@ class VariableTracker:
 
     def unpack(self, tx):
         """`list(self)`: the trackers of all elements.  Containers override this by their own list."""
-        iterator, items = self.iterate(tx), []
+        return self.iterate(tx).drain(tx)
+
+    def drain(self, tx):
+        """The elements that this iterator has yet."""
+        items = []
         while True:
             try:
-                items.append(iterator.next(tx))
+                items.append(self.next(tx))
             except ObservedException as stop:
                 if not tx.exception_matches(stop, StopIteration):
                     raise
                 return items
+
+    def measure(self, tx):
+        """What a list or tuple asks of what it is made of: how much room it will need.  Only a method can tell."""
 
     # --- how to have it again -----------------------------------------------------------------------
     def reconstruct(self, codegen):
@@ -244,6 +255,7 @@ def _delegate(name):
 
 for _name in (
     "python_type is_python_constant as_operand is_immutable has_torch_function is_literal as_python_constant as_proxy "
-    "key var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack reconstruct children"
+    "key var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack drain measure "
+    "reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

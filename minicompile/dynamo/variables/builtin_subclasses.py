@@ -186,13 +186,14 @@ def read_contents(tx, instance):
 
 def plain_copy(value):
     """The contents as a plain builtin; no method of the subclass runs."""
-    if isinstance(value, collections.OrderedDict):
+    cls = type(value)
+    if issubclass(cls, collections.OrderedDict):
         return dict(collections.OrderedDict.items(value))
-    if isinstance(value, dict):
+    if issubclass(cls, dict):
         return dict(dict.items(value))
-    if isinstance(value, tuple):
+    if issubclass(cls, tuple):
         return tuple.__getitem__(value, slice(None))
-    base = next(base for base in (list, collections.deque, set, frozenset) if isinstance(value, base))
+    base = next(base for base in (list, collections.deque, set, frozenset) if issubclass(cls, base))
     return base(base.__iter__(value))
 
 

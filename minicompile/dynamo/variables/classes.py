@@ -14,6 +14,7 @@ import torch
 
 from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
+from ..source import AttrSource, ConstantSource
 from . import descriptors
 from .base import VariableTracker, can_change, type_name, unsupported
 from .constant import as_observed, wrap_constant
@@ -42,7 +43,7 @@ class UserDefinedClassVariable(VariableTracker):
         return self.value
 
     def is_enum(self):
-        return isinstance(self.value, enum.EnumMeta)
+        return issubclass(type(self.value), enum.EnumMeta)
 
     def canonical(self, tx):
         """The one tracker of this class that side effects are recorded for."""
@@ -52,7 +53,7 @@ class UserDefinedClassVariable(VariableTracker):
     def var_getattr(self, tx, name):
         cls = self.value
         meta = class_lookup(tx, type(cls), name)
-        if meta is not None and descriptors.is_data_descriptor(meta.attribute):
+        if descriptors.goes_first(meta):
             return descriptor_get(tx, meta, self)
         found = class_lookup(tx, cls, name)
         if found is not None:
@@ -72,7 +73,11 @@ class UserDefinedClassVariable(VariableTracker):
             return MappingProxyVariable(self.namespace(tx, self.value.__dict__))
         if found.name == "__annotations__" and found.name not in self.value.__dict__:
             unsupported("attribute written in C", f"the annotations of {self} are made when they are first read")
-        return tx.fold_python(getattr, [self.value, found.name], {})
+        with as_observed(tx):
+            value = getattr(self.value, found.name)
+        if not can_change(self.value):
+            return tx.build(value)
+        return tx.output.lazy(value, AttrSource(ConstantSource(self.value, self.value.__qualname__), found.name))
 
     def namespace(self, tx, names):
         """A dict with the contents of the class's own `__dict__`."""
@@ -125,7 +130,7 @@ class UserDefinedClassVariable(VariableTracker):
             unsupported("class changed", f"`{descriptor.__qualname__}` of {self}")
         handler = TYPE_METHODS.get(descriptor.__name__)
         if handler is None:
-            if tx.can_fold(self, args, kwargs):
+            if descriptor.__name__ != "__subclasses__" and tx.can_fold(self, args, kwargs):
                 return tx.fold(descriptor, [self, *args], kwargs)
             unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
         return handler(self, tx, args, kwargs)
@@ -209,6 +214,7 @@ def wrap_class(output, value, source):
     output.guard("is", source, value)
     if value.__mro__ is None:
         unsupported("class definition", f"`{value.__qualname__}` is being made and has no bases yet")
+    descriptors.check_names(value)
     return UserDefinedClassVariable(value, source)
 
 

@@ -22,6 +22,7 @@ from torch.torch_version import TorchVersion
 from ..builder import wraps, wraps_if
 from ..polyfills import text
 from .base import VariableTracker, type_name, unsupported
+from .descriptors import type_lookup
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
 COMPARISONS = "eq ne lt le gt ge".split()
@@ -227,7 +228,7 @@ class ConstantVariable(BuiltinObject):
 
     def method___mul__(self, tx, other):
         """`"ab" * count` where the count is an object with `__index__`."""
-        sequence = isinstance(self.value, (str, bytes)) and hasattr(other.python_type(), "__index__")
+        sequence = isinstance(self.value, (str, bytes)) and type_lookup(other.python_type(), "__index__") is not None
         return tx.fold(operator.mul, [self, tx.call(operator.index, other)], {}) if sequence else NOT_IMPLEMENTED
 
     method___rmul__ = method___mul__

@@ -166,6 +166,7 @@ class MutableSequence(Sequence):
         if iterable.realize() in (self, self.whole):  # what it had before
             iterable = tx.build_list(iterable.unpack(tx))
         iterator = iterable.iterate(tx)
+        iterable.measure(tx)
         tx.side_effects.mutated(self)
         while True:
             item = next_or_none(tx, iterator)

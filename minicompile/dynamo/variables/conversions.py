@@ -29,6 +29,7 @@ from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
 from .functions import BoundMethodVariable
 from .iterators import IndexIterator, SequenceIterator
+from .objects import UserDefinedObjectVariable
 from .refusals import refuse
 from .sets import SetVariable
 from .tensor import TensorVariable
@@ -50,14 +51,25 @@ def handles(*functions):
 EMPTY = TupleVariable([])  # the default of an argument
 
 
+def unpack_measured(tx, iterable):
+    iterable = iterable.realize()
+    if not isinstance(iterable, UserDefinedObjectVariable):
+        return iterable.unpack(tx)
+    iterator = iterable.iterate(tx)
+    iterable.measure(tx)
+    return iterator.drain(tx)
+
+
 @handles(list)
 def make_list(tx, iterable=EMPTY, /):
-    return ListVariable(iterable.unpack(tx))
+    return ListVariable(unpack_measured(tx, iterable))
 
 
 @handles(tuple)
 def make_tuple(tx, iterable=EMPTY, /):
-    return iterable.realize() if type(iterable.realize()) is TupleVariable else TupleVariable(iterable.unpack(tx))
+    if type(iterable.realize()) is TupleVariable:
+        return iterable.realize()
+    return TupleVariable(unpack_measured(tx, iterable))
 
 
 @handles(torch.Size)

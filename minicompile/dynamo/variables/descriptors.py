@@ -35,6 +35,13 @@ def type_lookup(cls, name, after=None):
     return None
 
 
+def check_names(cls):
+    """A lookup runs no code of the program, unless a name in the class is no plain string and compares by itself."""
+    for owner in filter(can_change, _mro_of(cls)):
+        if set(map(type, _dict_of(owner))) != {str}:
+            unsupported("key with its own equality", f"`{owner.__name__}` has an attribute whose name is no string")
+
+
 def class_lookup(tx, cls, name, after=None):
     """`type_lookup` that also sees attributes which the captured program wrote to classes (then a tracker)."""
     found = type_lookup(cls, name, after)
@@ -61,7 +68,7 @@ def guard_lookup(tx, cls, name, after, found):
     """That nothing was found, or a method written in C, is a fact of its own; what else was found is guarded by use."""
     if not can_change(cls):
         return
-    if after is not None or (found is None and hasattr(cls, name)):  # `super` looks, or the metaclass has one
+    if after is not None or (found is None and type_lookup(type(cls), name)):  # `super`, or the metaclass has one
         guard_mro(tx, cls)
         mro = _mro_of(cls)
         between = mro[mro.index(after) + 1 if after else 0 : mro.index(found.owner) if found else None]
@@ -106,6 +113,13 @@ def is_data_descriptor(attribute):
         return False
     kind = type(attribute)
     return type_lookup(kind, "__set__") is not None or type_lookup(kind, "__delete__") is not None
+
+
+def goes_first(found):
+    """Whether what was found on the class is read before what the instance holds."""
+    if found is None or not is_data_descriptor(found.attribute):
+        return False
+    return type_lookup(type(found.attribute), "__get__") is not None
 
 
 # --- reading ----------------------------------------------------------------------------------------

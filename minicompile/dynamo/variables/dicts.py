@@ -17,8 +17,9 @@ from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .dict_views import DictView
 from .elements import constants, contains_itself, elements, holds_new_keys, is_none, next_or_none
-from .objects import UserDefinedObjectVariable, UserKey
+from .objects import UserDefinedObjectVariable
 from .refusals import is_iterable
+from .user_keys import UserKey
 
 
 def hashable(tx, variable):

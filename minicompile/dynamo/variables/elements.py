@@ -9,6 +9,7 @@ import operator
 
 from .base import NotConstant, ObservedException
 from .constant import FALSE, NONE, ConstantVariable
+from .descriptors import type_lookup
 
 
 class Element:
@@ -51,7 +52,7 @@ def plain(tx, variable):
     variable = variable.realize()
     if variable.python_type() is slice:
         for part in variable.items:
-            if not is_none(part) and not hasattr(part.python_type(), "__index__"):
+            if not is_none(part) and type_lookup(part.python_type(), "__index__") is None:
                 tx.raise_observed(TypeError, "slice indices must be integers or None or have an __index__ method")
         return slice(*(plain(tx, part) for part in variable.items))
     if variable.is_python_constant():

@@ -145,7 +145,7 @@ def shared_state(function):
             yield cell.cell_contents
     for name in code.co_names if code is not None else ():
         value = function.__globals__.get(name)
-        if not isinstance(value, (types.ModuleType, types.FunctionType, type)):
+        if not issubclass(type(value), (types.ModuleType, types.FunctionType, type)):
             yield value
 
 

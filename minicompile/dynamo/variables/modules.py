@@ -17,7 +17,7 @@ from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, CallSource, ConstantSource, ItemSource, ModuleAttrSource
 from .base import VariableTracker, type_name, unsupported
-from .descriptors import class_lookup, guard_attribute, type_lookup
+from .descriptors import class_lookup, guard_attribute, is_data_descriptor, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tensor import TensorVariable
 
@@ -165,7 +165,7 @@ def wrap_optimized_module(output, value, source):
 @wraps_if(lambda value: issubclass(type(value), nn.Module), order=40)
 def wrap_nn_module(output, value, source):
     cls = type(value)
-    if isinstance(value, nn.modules.lazy.LazyModuleMixin) and value.has_uninitialized_params():
+    if issubclass(cls, nn.modules.lazy.LazyModuleMixin) and value.has_uninitialized_params():
         return LazyModuleVariable(cls, value, source)
     output.guard("type", source, cls)
     return share_attributes(output, NNModuleVariable(cls, value, placed(value, source)))
@@ -234,6 +234,9 @@ class PythonModuleVariable(VariableTracker):
 
     def var_setattr(self, tx, name, value):
         """The attributes of a module are the globals of its functions."""
+        found = type_lookup(type(self.value), name)
+        if found is not None and is_data_descriptor(found.attribute):
+            unsupported("attribute write", f"setting `{name}` of module {self.name}, which its class takes")
         namespace = vars(self.value)
         tx.side_effects.store_global(namespace, name, tx.globals_source_of(namespace), value)
 

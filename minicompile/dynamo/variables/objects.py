@@ -12,7 +12,9 @@ import types
 
 import torch
 
+from .. import polyfills
 from ..builder import wraps_if
+from ..skip_files import attributes_of
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
 from .base import ObservedException, VariableTracker, type_name, unsupported
@@ -24,42 +26,6 @@ from .tables import METHOD_POLYFILLS, PLAIN_BASES
 def placed(value, source):
     """The source of an existing object; one that was reached without a path is held by the code itself."""
     return source if source is not None else ConstantSource(value, f"<{type(value).__name__} object>")
-
-
-class UserKey:
-    """A dict key whose class defines `__hash__` or `__eq__` in Python: both are inlined when the dict asks."""
-
-    def __init__(self, tx, variable):
-        self.tx, self.variable = tx, variable
-        self.hash = self.ask(lambda: tx.call(hash, variable).as_python_constant())
-        self.attributes = dict(tx.side_effects.pending_attributes(variable))
-
-    def __hash__(self):
-        return self.hash
-
-    def __eq__(self, other):
-        """other: also what stands for an object that is equal only to itself, or a constant of the same hash."""
-        if isinstance(other, UserKey):
-            other = other.variable
-        elif not isinstance(other, VariableTracker):
-            other = self.tx.build(other)
-        return self.variable is other or self.ask(lambda: self.tx.equals(self.variable, other))
-
-    def ask(self, question):
-        """The code that makes the container anew asks again: no harm where the answer is a matter of the key alone."""
-        effects = self.tx.side_effects
-        before, answer = effects.activity, question()
-        if effects.activity != before:
-            self.refuse("compares by code that changes something, or looks at what was changed")
-        return answer
-
-    def check_unchanged(self):
-        """Before it is put into a container anew."""
-        if self.attributes != self.tx.side_effects.pending_attributes(self.variable):
-            self.refuse("was changed when it was a key already")
-
-    def refuse(self, reason):
-        unsupported("key with its own equality", f"{self.variable}, which {reason}")
 
 
 class UserDefinedObjectVariable(VariableTracker):
@@ -93,15 +59,21 @@ class UserDefinedObjectVariable(VariableTracker):
             return None
         return found
 
+    def special_method(self, tx, name):
+        """`type(self).name`, bound; None if there is none.  What the object itself holds does not count."""
+        found = class_lookup(tx, self.cls, name)
+        if found is None or found.attribute is None:
+            return None
+        return descriptor_get(tx, found, self)
+
     def call_special(self, tx, name, args=(), kwargs=None, skipped=None):
         """`type(self).name(self, *args)`, looked up on the type as the interpreter does; None if there is none.
 
         skipped: of a method that a call of the object hands on to, the frames in between.
         """
-        found = class_lookup(tx, self.cls, name)
-        if found is None or found.attribute is None:
+        method = self.special_method(tx, name)
+        if method is None:
             return None
-        method = descriptor_get(tx, found, self)
         if skipped is not None:
             tx.hands_on(self, method, skipped)
         return method.call_function(tx, list(args), kwargs or {})
@@ -143,6 +115,10 @@ class UserDefinedObjectVariable(VariableTracker):
             tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not an iterator")
         return result
 
+    def measure(self, tx):
+        if self.python_method(tx, "__len__") is not None or self.python_method(tx, "__length_hint__") is not None:
+            tx.inline(polyfills.measure, [self])
+
     def hashes_by_method(self, tx):
         """Whether a `__hash__` or `__eq__` written in Python decides which keys are equal."""
         found = [class_lookup(tx, self.cls, name) for name in ("__hash__", "__eq__")]
@@ -170,7 +146,7 @@ class UserDefinedObjectVariable(VariableTracker):
     def generic_getattr(self, tx, name):
         """`object.__getattribute__(self, name)`."""
         found = class_lookup(tx, self.cls, name)
-        if found is not None and descriptors.is_data_descriptor(found.attribute):
+        if descriptors.goes_first(found):
             return descriptor_get(tx, found, self)
         stored = self.stored_attribute(tx, name)
         if stored is not None:
@@ -179,7 +155,8 @@ class UserDefinedObjectVariable(VariableTracker):
         if found is not None:
             return descriptor_get(tx, found, self)
         untouched = self.value is not None and tx.side_effects.load_attr(self, name) is None
-        if untouched and self.python_method(tx, "__getattr__") is None and hasattr(self.value, name):
+        in_python = any(self.python_method(tx, n) is not None for n in ("__getattr__", "__getattribute__"))
+        if untouched and not in_python and hasattr(self.value, name):
             unsupported("attribute written in C", f"`{name}` of {self} is found by C code")
         tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
 
@@ -360,14 +337,6 @@ class UserDefinedObjectVariable(VariableTracker):
         codegen.call_function(1)
 
 
-def attributes_of(value):
-    """The instance `__dict__`, read without running user code; empty where there is none."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-
-
 def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
     if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
@@ -382,6 +351,7 @@ def share_attributes(output, tracker):
 @wraps_if(lambda value: True, order=100)
 def wrap_object(output, value, source):
     output.guard("type", source, type(value))
+    descriptors.check_names(type(value))
     return share_attributes(output, UserDefinedObjectVariable(type(value), value, placed(value, source)))
 
 

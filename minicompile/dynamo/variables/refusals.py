@@ -25,7 +25,7 @@ def stand_in(cls, **namespace):
 def check_index(tx, sequence, index):
     """Whatever stands in `sequence[index]`: the sequence says what it wants there."""
     cls = index.python_type()
-    if cls is not slice and not hasattr(cls, "__index__"):
+    if cls is not slice and type_lookup(cls, "__index__") is None:
         with as_observed(tx):
             operator.getitem(sequence.empty(), stand_in(cls))
 

@@ -17,7 +17,7 @@ from .base import unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
 from .elements import constants, holds_new_keys, next_or_none
-from .objects import UserKey
+from .user_keys import UserKey
 
 
 class SetVariable(BuiltinObject):

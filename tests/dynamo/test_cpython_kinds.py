@@ -1,0 +1,223 @@
+"""Kinds of differences that CPython's own tests brought to light: small programs, eager against compiled."""
+
+import itertools
+import types
+
+import torch
+from worlds import same
+
+X = torch.tensor([1.0, 2.0, 3.0])
+
+
+def test_looking_at_an_object_runs_no_code_of_its_class():
+    def program():
+        log = []
+
+        class Watchful:
+            def __init__(self):
+                object.__setattr__(self, "scale", 2.0)
+
+            def __getattribute__(self, name):
+                log.append(name)
+                return object.__getattribute__(self, name)
+
+        watchful, others = Watchful(), [Watchful()]
+
+        def f(x):
+            print(end="")
+            return x * watchful.scale, len(others)
+
+        return f, [(X,), (X,)], lambda: list(log)
+
+    same(program, fullgraph=False)
+
+
+def test_a_list_asks_how_long_it_will_be():
+    def program():
+        log = []
+
+        class Hinted:
+            def __iter__(self):
+                log.append("iter")
+                return iter([1, 2])
+
+            def __length_hint__(self):
+                log.append("hint")
+                return NotImplemented
+
+        class Sized(Hinted):
+            def __len__(self):
+                log.append("len")
+                return 2
+
+        class Refusing(Hinted):
+            def __length_hint__(self):
+                return -1
+
+        def f(x):
+            found = [*Hinted()]
+            found.extend(Sized())
+            try:
+                tuple(Refusing())
+            except ValueError as error:
+                found.append(str(error))
+            return x + 1, list(Hinted()), tuple(Sized()), found
+
+        return f, [(X,), (X,)], lambda: list(log)
+
+    same(program)
+
+
+def test_a_descriptor_that_only_takes_writes_is_read_past():
+    def program():
+        class Writer:
+            def __set__(self, instance, value):
+                instance.__dict__["a"] = value + 1
+
+        class Owner:
+            a = Writer()
+
+        class Meta(type):
+            b = Writer()
+
+        class Made(metaclass=Meta):
+            b = 5
+
+        def f(x, owner):
+            before = type(owner.a).__name__
+            owner.a = 4
+            return x + 1, before, owner.a, Made.b
+
+        return f, [(X, Owner()), (X, Owner())]
+
+    same(program)
+
+
+def test_bases_and_subclasses_of_a_class_that_changes():
+    def program():
+        class First:
+            pass
+
+        class Second:
+            pass
+
+        class Child(First):
+            pass
+
+        def f(x):
+            return x + 1, Child.__bases__ == (First,), len(Second.__subclasses__()), Child.__name__
+
+        def change():
+            Child.__bases__ = (Second,)
+            Child.__name__ = "Other"
+
+        return f, [(X,), change, (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_with_asks_the_class_and_asks_once():
+    def program():
+        log = []
+
+        class Told:
+            def __init__(self, name):
+                self.name = name
+
+            def __get__(self, instance, owner):
+                log.append((self.name, instance is None))
+                return lambda *arguments: log.append(len(arguments))
+
+        class Manager:
+            __enter__, __exit__ = Told("enter"), Told("exit")
+
+        def f(x):
+            manager = Manager()
+            manager.__enter__ = manager.__exit__ = None
+            with manager:
+                return x + 1
+
+        return f, [(X,), (X,)], lambda: list(log)
+
+    same(program)
+
+
+def test_a_module_whose_class_takes_what_is_set():
+    def program():
+        class Special(types.ModuleType):
+            kept = 0
+
+            @property
+            def scale(self):
+                return self.kept + 1
+
+            @scale.setter
+            def scale(self, value):
+                self.kept = value
+
+        module = Special("special")
+        plain = types.ModuleType("plain")
+
+        def f(x):
+            module.scale = 3
+            plain.__class__ = Special
+            return x * module.scale, plain.scale, hasattr(plain, "kept")
+
+        return f, [(X,), (X,)], lambda: sorted(vars(module))
+
+    same(program, fullgraph=False)
+
+
+def test_iterators_are_put_into_a_state():
+    class Two:
+        def __index__(self):
+            return 2
+
+    def program():
+        def f(x):
+            joined = itertools.chain()
+            joined.__setstate__((iter(["ab", "c"]), iter([1])))
+            turning = itertools.cycle("de")
+            turning.__setstate__((["a"], 0))
+            first, second = itertools.tee("xyz")
+            next(first)
+            third = type(first)(first)
+            again = itertools.tee(second)[0] is second
+            turned = [next(turning) for _ in range(6)]
+            return x + 1, list(joined), turned, list(third), list(first), again, list(itertools.islice("abcd", Two()))
+
+        return f, [(X,), (X,)]
+
+    same(program)
+
+
+def test_a_namespace_is_not_equal_to_what_only_says_that_it_is_one():
+    def program():
+        class Claims(str):
+            __class__ = types.SimpleNamespace
+
+        def f(x):
+            return x + 1, types.SimpleNamespace() == Claims(), types.SimpleNamespace() == types.SimpleNamespace()
+
+        return f, [(X,)]
+
+    same(program)
+
+
+def test_a_name_that_compares_by_code_of_its_own():
+    def program():
+        class Name:
+            def __hash__(self):
+                return hash("late")
+
+            def __eq__(self, other):
+                return other == "late"
+
+        made = type("Made", (), {Name(): 5})
+
+        def f(x):
+            return x + 1, made.late
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
