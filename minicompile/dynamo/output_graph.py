@@ -149,7 +149,7 @@ class OutputGraph:
 
     def add_unknown_number(self, value, source):
         """The tracker of an int or float of which nothing may be asked."""
-        symbol = self.sizes.unknown_number(value, source)
+        symbol = self.sizes.unknown_number(value)
         node, _ = self.add_placeholder(value, symbol, source)
         return SymNodeVariable(self, node, symbol, source, varies=True)
 
@@ -226,8 +226,7 @@ class OutputGraph:
             return gm.forward
         if not callable(compiled):
             raise errors.BackendCompilerFailed(f"backend {self.options.backend_name} returned {compiled!r}")
-        # a backend too may have taken a drawn number for what it was
-        return gm.forward if self.sizes.has_asked_for_unknown() else compiled
+        return compiled
 
     # --- aliasing -----------------------------------------------------------------------------------
     def remember(self, value, variable):
