@@ -30,6 +30,7 @@ recompile_limit = _number("RECOMPILE_LIMIT", 8)  # compiled entries per code obj
 inline_depth_limit = _number("INLINE_DEPTH_LIMIT", 200)  # nested calls followed before the graph breaks
 nested_graph_breaks = _flag("NESTED_GRAPH_BREAKS", True)  # a break in an inlined callee cuts that callee in two
 loop_limit = _number("LOOP_LIMIT", 10_000)  # times that one loop goes round during capture before the graph breaks
+capture_scalar_outputs = _flag("CAPTURE_SCALAR_OUTPUTS", False)  # `.item()`, `nonzero` and their like stay in the graph
 
 # --- aot --------------------------------------------------------------------------------------------
 partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward

@@ -30,7 +30,12 @@ ROWS = (
     (
         "tensor read as a number",
         "A Python number is made of a tensor's element, so the tensor must be computed first.",
-        "leave it a tensor (`x * scale` needs no `.item()`), or return the tensor and read it outside",
+        "leave it a tensor (`x * scale` needs no `.item()`), or set `minicompile.config.capture_scalar_outputs`",
+    ),
+    (
+        "number read from data",
+        "The graph holds a number that it reads from a tensor, and the program, or an operator, has to know it now.",
+        "state what holds of it (`torch._check(n <= x.shape[0])`), or compute with tensors: torch.where for `if`",
     ),
     (
         "tensor read as a list or array",
@@ -50,7 +55,7 @@ ROWS = (
     (
         "data-dependent operator",
         "The shape of the result, or a Python value that the operator returns, depends on the elements.",
-        "keep shapes fixed: torch.where or a mask in place of nonzero and boolean indexing",
+        "keep shapes fixed (torch.where in place of `x[mask]`), or set `minicompile.config.capture_scalar_outputs`",
     ),
     (
         "operator raised",

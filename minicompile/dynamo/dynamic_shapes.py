@@ -8,6 +8,10 @@ Mirrors `torch/_dynamo/variables/builder.py` (automatic dynamic) and the guards 
 
 A size is static the first time and a symbol from the second different value on.  Sizes 0 and 1 stay static: they change
 what broadcasting means.
+
+A number that nobody knows before the graph runs (`u0`: read from data, or another in each round of a loop) is an
+unbacked symbol: it has no value now, so that no guard can be about it.  Where an operator or the program has to know
+it, the graph breaks; what the program states of it (`torch._check(u0 < 8)`) is checked when the graph runs.
 """
 
 import contextlib
@@ -17,10 +21,15 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import Source as TorchSource
 from torch._subclasses.meta_utils import safe_grad
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+    free_unbacked_symbols,
+)
 from torch.utils._sympy.printers import PythonPrinter
 
-from .. import errors
+from .. import config, errors
 from .guards import ShapeGuard
 from .source import AttrSource, ModuleAttrSource, SizeSource, path_of
 
@@ -67,8 +76,9 @@ class SymbolicSizes:
 
     def __init__(self, dynamic, history, varying):
         self.dynamic, self.history, self.varying = dynamic, history, varying
-        self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-        self.unknown = set()  # symbols that no guard can ask for
+        reads = config.capture_scalar_outputs
+        self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=reads, allow_dynamic_output_shape_ops=reads)
+        self.reads = {}  # symbol of a number that an operator reads from data -> the user's line
         self.floats = {}  # symbol of a float -> its SymFloat
         self.sources = {}  # symbol -> the Source of its first appearance
         self.inputs = []  # (source, shape, strides) of tensors with a symbolic size: in-place operators may change them
@@ -137,21 +147,19 @@ class SymbolicSizes:
         self.remember(symbol, source)
         return symbol
 
-    def unknown_number(self, value, source):
-        """A symbol for a number, int or float, that no guard can ask for."""
-        name = SymbolSource(source)
-        symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
-        make = self.env.create_symfloatnode if isinstance(value, float) else self.env.create_symintnode
-        self.sources[symbol] = source
-        self.unknown.add(symbol)
-        return make(symbol, hint=value, source=name)
+    def unknown_number(self, value):
+        """A symbol for a number, int or float, that comes from outside and that no guard can ask for."""
+        symbol = self.env.create_unbacked_symfloat() if isinstance(value, float) else self.env.create_unbacked_symint()
+        self.env.pending_fresh_unbacked_symbols.clear()
+        return symbol
+
+    def note_reads(self, user_location):
+        """New symbols since the last call are numbers that an operator at this line reads from data."""
+        self.reads.update(dict.fromkeys(self.env.pending_fresh_unbacked_symbols, user_location))
+        self.env.pending_fresh_unbacked_symbols.clear()
 
     def knows(self, expression):
-        return self.unknown.isdisjoint(expression.free_symbols)
-
-    def has_asked_for_unknown(self):
-        """Whether some operator took such a number for what it was during capture."""
-        return bool(self.unknown) and not all(self.knows(g.expr) for g in self.env.guards if g.expr is not True)
+        return not free_unbacked_symbols(expression)
 
     def remember(self, size, source):
         if is_symbolic(size) and size.node._expr.is_symbol:  # `expr` is what ShapeEnv has replaced it by since
@@ -159,7 +167,7 @@ class SymbolicSizes:
 
     def dispatcher(self):
         """The context in which fake tensors go through PyTorch's Python rules, which keep sizes symbolic."""
-        return enable_python_dispatcher() if self.sources else contextlib.nullcontext()
+        return enable_python_dispatcher() if self.env.var_to_range else contextlib.nullcontext()
 
     # --- assumptions --------------------------------------------------------------------------------
     def locate(self, user_location):

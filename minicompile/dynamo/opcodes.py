@@ -15,7 +15,6 @@ from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
-from .variables.tensor import TensorVariable
 
 BINARY_OPERATORS = {
     "+": operator.add,
@@ -271,7 +270,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
 
     def branch_truth(self, instruction):
         condition = self.pop()
-        truth = assumed_truth(self, instruction, condition) if isinstance(condition, TensorVariable) else None
+        truth = assumed_truth(self, instruction, condition)
         return self.truth(condition) if truth is None else truth
 
     def POP_JUMP_IF_TRUE(self, instruction):

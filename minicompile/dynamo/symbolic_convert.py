@@ -12,6 +12,8 @@ The policy for breaks: `Unsupported` comes to name a step, in the innermost fram
 nothing ever has to be undone.
 """
 
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
 from .. import config, errors
 from . import polyfills
 from .arguments import bind_arguments
@@ -26,6 +28,7 @@ from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
 from .variables.generators import GeneratorVariable, close_dropped
 from .variables.overrides import existing_modes
+from .variables.symbolic import refuse_question
 
 _decoded = CodeTable()
 
@@ -113,7 +116,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         try:
             if method is None:
                 unsupported("instruction not captured", f"the instruction {instruction.opname} is not captured")
-            method(instruction)
+            self.run_instruction(method, instruction)
         except ObservedException as observed:
             self.output.current_translator = self
             self.passes_through(instruction, observed)
@@ -128,6 +131,19 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             watch(self, None)
         if self.output.generators:
             close_dropped(self)
+
+    def run_instruction(self, method, instruction):
+        try:
+            method(instruction)
+        except GuardOnDataDependentSymNode as asked:
+            refuse_question(self.output, asked.cond)
+
+    def passes_break(self, error):
+        """The graph has to break at this instruction, or at one in what it called."""
+        if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):
+            error.places.append(self.place())
+        if error.step is None:
+            error.step = breaking_frame(self, error.kind).current_step()
 
     def run_until_return(self):
         while self.return_value is None and self.yielded is None:

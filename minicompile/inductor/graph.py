@@ -138,10 +138,16 @@ class UnknownSize(Exception):
     """A symbolic size that cannot be read from the inputs of the graph."""
 
 
+UNBACKED_HINT = 1024  # what heuristics take for a size that nobody knew during capture
+
+
 def hint_of(env, symbol):
-    """The value of a ShapeEnv symbol during capture."""
-    known = getattr(env, "backed_var_to_val", None) or env.var_to_val  # its older name
-    return int(known[symbol])
+    """The value of a ShapeEnv symbol during capture, or a likely one."""
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # its older name
+    if symbol in known:
+        return int(known[symbol])
+    span = env.var_to_range[symbol]
+    return int(max(span.lower, min(span.upper, UNBACKED_HINT)))
 
 
 def layout_of(tensor):

@@ -14,7 +14,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 import minicompile
-from minicompile import record
+from minicompile import config, record
 from minicompile.dynamo.break_kinds import BREAK_KINDS
 from minicompile.viz import style
 
@@ -23,10 +23,10 @@ from .example import GALLERY
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def breaks_of(function, arguments):
+def breaks_of(function, arguments, **settings):
     """The graph breaks of one compiled call, whether it returns or raises."""
     minicompile.reset()
-    with contextlib.suppress(ValueError), contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.suppress(ValueError), contextlib.redirect_stdout(io.StringIO()), config.patch(**settings):
         minicompile.compile(function, backend="eager")(*arguments)
     return [error for entry in record.compilations for error in entry.breaks]
 
@@ -36,7 +36,7 @@ class Card:
 
     def __init__(self, kind):
         self.kind, self.row = BREAK_KINDS[kind], GALLERY[kind]
-        errors = breaks_of(self.row.function, self.row.arguments(0))
+        errors = breaks_of(self.row.function, self.row.arguments(0), **self.row.settings)
         self.report = str(
             next((error for error in errors if error.kind == kind), "it does not break any more")
         ).replace(FOLDER, "")

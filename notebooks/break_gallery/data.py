@@ -94,3 +94,19 @@ def sum_of_known_shape(x):
     if x.shape[-1] == 4:
         return x + torch.ones(4)
     return x + 1
+
+
+@example("number read from data", capture_scalar_outputs=True)
+def first_positive_or_all(x):
+    count = int((x > 0).sum())
+    if count > 2:
+        return x.reshape(-1)[:count] * 2
+    return x.reshape(-1) * 2
+
+
+@mended(first_positive_or_all)
+def first_positive_or_all_by_torch(x):
+    count = (x > 0).sum()
+    count = int(torch.where(count > 2, count, x.numel()))
+    torch._check(0 <= count)
+    return x.reshape(-1)[:count] * 2

@@ -14,12 +14,16 @@ GALLERY = {}  # kind -> Example
 
 @dataclasses.dataclass
 class Example:
-    """arguments, mended_arguments: k -> the arguments of call k.  also: other kinds, without which this cannot come."""
+    """arguments, mended_arguments: k -> the arguments of call k.  also: other kinds, without which this cannot come.
+
+    settings: of minicompile.config, without which another kind comes.
+    """
 
     kind: str
     function: object
     arguments: object
     also: tuple = ()
+    settings: dict = dataclasses.field(default_factory=dict)
     mended: object = None
     mended_arguments: object = None
 
@@ -43,12 +47,12 @@ def one_tensor(k):
     return (torch.arange(6.0).reshape(2, 3) - 2 * k,)
 
 
-def example(kind, arguments=one_tensor, also=()):
+def example(kind, arguments=one_tensor, also=(), **settings):
     """This function breaks, with just this kind."""
 
     def register(function):
         assert kind not in GALLERY, kind
-        GALLERY[kind] = Example(kind, function, arguments, also)
+        GALLERY[kind] = Example(kind, function, arguments, also, settings)
         return function
 
     return register

@@ -7,11 +7,10 @@ import sys
 import pytest
 
 import minicompile
-from minicompile import record, testing
+from minicompile import config, record, testing
 from minicompile.dynamo import variables
 from minicompile.dynamo.break_kinds import BREAK_KINDS, ROWS, break_error
-from minicompile.dynamo.variables.tables import BREAKS
-from minicompile.dynamo.variables.tensor import BREAKING_METHODS
+from minicompile.dynamo.variables.tables import BREAKING_METHODS, BREAKS
 from minicompile.errors import Unsupported
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "notebooks"))
@@ -87,12 +86,13 @@ def outcome(function, arguments):
         return type(error), error.args
 
 
-def breaks_of_calls(function, arguments):
+def breaks_of_calls(function, arguments, **settings):
     """The graph breaks of three calls with other arguments each time, whose values are eager's."""
     compiled = minicompile.compile(function, backend="eager")
     for k in range(3):
         expected = outcome(function, arguments(k))
-        assert not testing.differences(expected, outcome(compiled, arguments(k)))
+        with config.patch(**settings):
+            assert not testing.differences(expected, outcome(compiled, arguments(k)))
     return [error for entry in record.compilations for error in entry.breaks]
 
 
@@ -107,13 +107,13 @@ def test_every_kind_has_an_example_and_a_mend():
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_the_example_breaks_with_just_its_kind(kind):
     row = EXAMPLES[kind]
-    errors = breaks_of_calls(row.function, row.arguments)
+    errors = breaks_of_calls(row.function, row.arguments, **row.settings)
     assert {kind} <= {error.kind for error in errors} <= {kind, *row.also}
     for error in errors:
         assert error.hint and str(error).startswith(f"{error.kind}: {error.explanation}")
         assert error.user_location
     minicompile.reset()
-    with pytest.raises(Exception) as raised:
+    with pytest.raises(Exception) as raised, config.patch(**row.settings):
         minicompile.compile(row.function, backend="eager", fullgraph=True)(*row.arguments(0))
     if kind == "operator raised":  # the operator's own exception says more, and is what eager raises
         assert errors[0].user_location in raised.value.__notes__[0] and str(raised.value) in errors[0].explanation
@@ -126,7 +126,7 @@ def test_the_example_breaks_with_just_its_kind(kind):
 @pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if kind not in NOTHING_TO_MEND])
 def test_the_mended_example_does_not_break(kind):
     row = EXAMPLES[kind]
-    assert not breaks_of_calls(row.mended, row.mended_arguments)
+    assert not breaks_of_calls(row.mended, row.mended_arguments, **row.settings)
     for k in range(3):
         expected = outcome(row.function, row.arguments(k))
         assert not testing.differences(expected, outcome(row.mended, row.mended_arguments(k)))

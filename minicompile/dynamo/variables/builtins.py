@@ -68,7 +68,10 @@ def is_graph_arithmetic(function, args, kwargs):
     """Whether the call is a graph operation on numbers that change from call to call."""
     if function not in GRAPH_FUNCTIONS or kwargs or not is_arithmetic([a.realize() for a in args]):
         return False
-    if function is not float and any(isinstance(a.realize(), SymNodeVariable) and a.realize().floats() for a in args):
+    floats = [a.realize() for a in args if isinstance(a.realize(), SymNodeVariable) and a.realize().floats()]
+    if function is int and floats and not floats[0].is_known():
+        return floats[0].symbol.node.expr.is_symbol
+    if function is not float and floats:
         return False
     # The graph's min and max take two numbers and give a float if one is: Python gives one of the two, as it is.
     return function not in (min, max) or len(args) == 2 and all(a.python_type() is int for a in args)

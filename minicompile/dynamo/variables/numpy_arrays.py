@@ -20,7 +20,8 @@ from ..custom_gradient import with_layout
 from ..source import AttrSource, CallSource
 from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, wrap_constant
-from .tensor import BREAKING_METHODS, TensorVariable, graph_call
+from .tables import BREAKING_METHODS
+from .tensor import TensorVariable, graph_call
 
 NAMESPACES = ((numpy, torch._numpy), (numpy.linalg, torch._numpy.linalg), (numpy.fft, torch._numpy.fft))
 IN_TORCH = {  # function of numpy -> the one of torch._numpy

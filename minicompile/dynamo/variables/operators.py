@@ -8,8 +8,7 @@ Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in ch
 
 import operator
 
-import torch
-
+from . import data_numbers
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
@@ -197,6 +196,13 @@ def concatenate(function):
 
 
 # --- items and membership -------------------------------------------------------------------------------
+TENSOR_ITEMS = {
+    operator.getitem: data_numbers.getitem,
+    operator.setitem: data_numbers.setitem,
+    operator.delitem: lambda tx, tensor, index: graph_call(tx, operator.delitem, [tensor, index], {}),
+}
+
+
 def item(function, method):
     """getitem, setitem, delitem."""
 
@@ -205,13 +211,7 @@ def item(function, method):
         if isinstance(container, TensorVariable):
             arguments = [argument.realize() for argument in arguments]
             if not is_overridden(tx, container, *arguments):
-                if function is operator.getitem and isinstance(arguments[0], SymNodeVariable):
-                    return graph_call(
-                        tx, torch.select, [container, tx.build(0), *arguments], {}
-                    )  # [] looks at a number
-                if container.fake.dim() == 0 and arguments[0].python_type() is int:
-                    unsupported("operator raised", "an index of a 0-dim tensor")  # PyTorch reads its symbolic sizes
-                return graph_call(tx, function, [container, *arguments], {})
+                return TENSOR_ITEMS[function](tx, container, *arguments)
         cls = container.python_type()
         if not class_lookup(tx, cls, method) and not (issubclass(cls, type) and function is operator.getitem):
             return refuse(tx, function, container, *arguments)
@@ -240,6 +240,8 @@ def contains(tx, container, wanted):
 
 def index(tx, value):
     value = value.realize()
+    if isinstance(value, SymNodeVariable) and value.python_type() is int:
+        return value
     if value.is_python_constant():
         return tx.fold(operator.index, [value], {})
     if not class_lookup(tx, value.python_type(), "__index__"):

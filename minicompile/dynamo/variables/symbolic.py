@@ -2,7 +2,7 @@
 
 Goes in: a SymInt, SymFloat or SymBool with the graph node that computes it.  Comes out: arithmetic as graph nodes.
 Where Python needs the number itself (a loop's length, a list's index, a branch) it is looked at: the value of this call
-is taken, and that it is this value becomes a guard.
+is taken, and that it is this value becomes a guard; a number that only the graph knows breaks the graph there.
 Mirrors `SymNodeVariable` in `torch/_dynamo/variables/tensor.py`.  Taught in chapter 07.
 """
 
@@ -10,6 +10,7 @@ import math
 import operator
 
 import torch
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..builder import wraps
 from ..dynamic_shapes import is_symbolic
@@ -50,26 +51,33 @@ class SymNodeVariable(VariableTracker):
     def python_type(self):
         return PYTHON_TYPES[type(self.symbol)]
 
+    def is_known(self):
+        """Whether a guard can ask for it."""
+        return not self.varies and self.output.sizes.knows(self.symbol.node.expr)
+
     def is_python_constant(self):
-        return not self.varies and self.output.sizes.knows(self.symbol.node.expr)  # who asks gets it, guarded
+        return self.is_known()  # who asks gets it, guarded
 
     def as_python_constant(self):
-        if is_question():
-            return self.python_type()(self.symbol.node.hint)
-        self.check_known()
-        value = self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
-        for number in self.floats() or [self.symbol]:
-            PYTHON_TYPES[type(number)](number)
-        self.output.sizes.locate(self.output.user_location)
-        return value
+        if not is_question():
+            self.check_varies()
+            for number in self.known_floats() or [self.symbol]:
+                PYTHON_TYPES[type(number)](number)
+            self.output.sizes.locate(self.output.user_location)
+        return self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
 
     def floats(self):
+        """The symbols of floats that are in it; with ints SymPy is exact."""
+        symbols = self.symbol.node.expr.free_symbols if self.python_type() is not int else ()
+        return [s for s in symbols if symbol_is_type(s, (SymT.FLOAT, SymT.UNBACKED_FLOAT))]
+
+    def known_floats(self):
         """The floats of the outside world that are in it."""
         known = self.output.sizes.floats
         return [known[symbol] for symbol in self.symbol.node.expr.free_symbols if symbol in known]
 
-    def check_known(self):
-        if self.varies or not self.output.sizes.knows(self.symbol.node.expr):
+    def check_varies(self):
+        if self.varies:
             name = self.source.name if self.source is not None else self.node.name
             unsupported("value that varies in a loop", f"{name} is another number each time")
 
@@ -87,8 +95,8 @@ class SymNodeVariable(VariableTracker):
         return self.node
 
     def truth(self, tx):
-        if not self.output.sizes.knows(self.symbol.node.expr):
-            self.check_known()
+        if not self.is_known():
+            self.check_varies()
         number = self.symbol if type(self.symbol) is torch.SymBool else self.symbol != 0
         truth = bool(number)
         self.output.sizes.locate(self.output.user_location)
@@ -131,6 +139,15 @@ def settled(function, *operands):
         if is_symbolic(result):
             return operands
     return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
+
+
+def refuse_question(output, question):
+    """An operator, or the program, asks for the truth or the number of a SymPy expression that only the graph knows."""
+    reads = {str(s): output.sizes.reads[s] for s in question.free_symbols if s in output.sizes.reads}
+    if not reads:
+        unsupported("value that varies in a loop", f"`{question}` is asked, which is another each time")
+    places = ", ".join(f"{name} is read at {place}" for name, place in sorted(reads.items()))
+    unsupported("number read from data", f"`{question}` has to be known, where {places}")
 
 
 @wraps(torch.SymInt, torch.SymFloat, torch.SymBool)

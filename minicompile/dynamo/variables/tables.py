@@ -77,3 +77,10 @@ BREAKS = {  # function -> kind of the break
     builtins.__build_class__: "class definition",
     **dict.fromkeys((eval, exec, globals, locals, dir), "introspection"),
 }
+BREAKING_METHODS = {  # of a tensor: name -> kind of the break
+    "__contains__": "data-dependent branch",
+    **dict.fromkeys(("item", *(f"__{n}__" for n in "int float bool index complex".split())), "tensor read as a number"),
+    **dict.fromkeys(("tolist", "tobytes", "__array__", "data_ptr"), "tensor read as a list or array"),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
+    **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
+}

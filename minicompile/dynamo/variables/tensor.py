@@ -15,6 +15,7 @@ import torch
 import torch.utils._pytree
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ... import record
 from ..dynamic_shapes import is_symbolic
@@ -23,6 +24,7 @@ from ..source import AttrSource, CallSource
 from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, type_lookup
 from .overrides import dispatch, is_overridden
+from .tables import BREAKING_METHODS
 from .tensor_state import fits_as_gradient, read_gradient, read_version, write_data
 from .text import format_number
 
@@ -175,7 +177,9 @@ class TensorVariable(VariableTracker):
         if name == "__format__" and self.fake.dim() == 0 and self.cls is torch.Tensor:
             return format_number(tx, self, args[0].as_python_constant())
         if name in BREAKING_METHODS:
-            unsupported(BREAKING_METHODS[name], f"Tensor.{name}() needs the tensor's data")
+            from .data_numbers import read
+
+            return read(tx, self, name, args)
         handler = getattr(self, f"method_{name}", None)
         if handler is not None:
             return handler(tx, *args, **kwargs)
@@ -296,13 +300,6 @@ METADATA_METHODS = {
     *("size dim ndimension numel nelement element_size stride storage_offset is_contiguous is_floating_point".split()),
     *("is_complex is_signed is_conj is_neg get_device is_inference is_shared type_as_string".split()),
 }
-BREAKING_METHODS = {  # name -> kind of the break
-    "__contains__": "data-dependent branch",
-    **dict.fromkeys(("item", *(f"__{n}__" for n in "int float bool index complex".split())), "tensor read as a number"),
-    **dict.fromkeys(("tolist", "tobytes", "__array__", "data_ptr"), "tensor read as a list or array"),
-    **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
-    **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
-}
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge neg invert "
@@ -323,6 +320,8 @@ def fake_arguments(args, kwargs):
 
 def operator_raised(tx, name, error):
     """What it raises on a fake tensor, eager raises at the user's line."""
+    if isinstance(error, GuardOnDataDependentSymNode):  # the translator says what had to be known
+        raise error
     tx.output.operator_error = error
     unsupported("operator raised", f"{name} raised {type(error).__name__}: {error}")
 
@@ -344,8 +343,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     except Exception as error:
         operator_raised(tx, getattr(target, "__name__", target), error)
     tx.output.sizes.locate(tx.output.user_location)
-    if tx.output.sizes.has_asked_for_unknown():
-        unsupported("value that varies in a loop", f"{getattr(target, '__name__', target)} needs such a number known")
+    tx.output.sizes.note_reads(tx.output.user_location)
     if result is not None and not holds_tensor(result) and not is_symbolic(result):
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from ..builder import wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
-from . import numpy_arrays, overrides
+from . import data_numbers, numpy_arrays, overrides
 from .base import VariableTracker, unsupported
 from .constant import TRUE
 from .overrides import dispatch, is_overridden
@@ -225,6 +225,8 @@ def _is_tensor(tx, value):
 
 def _torch_tensor(tx, data, **kwargs):
     """`torch.tensor(numbers)` is a graph constant; of tensors it reads their data."""
+    if data_numbers.holds_unknown(data):
+        return data_numbers.make_tensor(tx, data, **kwargs)
     if not data.is_python_constant() and data.python_type() is not numpy_arrays.numpy.ndarray:
         unsupported("tensor read as a number", "torch.tensor() of tensors reads their data", "use torch.stack")
     return numpy_arrays.reading(torch.tensor, copy=True)(tx, data, **kwargs)
@@ -309,15 +311,6 @@ def _assert(tx, condition, message=None):
     return tx.build(None)
 
 
-def _check(tx, condition, message=None):
-    if isinstance(condition, TensorVariable):
-        unsupported("data-dependent branch", "torch._check looks at the data of a tensor")
-    if condition.truth(tx):
-        return tx.build(None)
-    text = tx.call_tracker(message, []).as_python_constant() if message is not None else "Expected cond to be True"
-    tx.raise_observed(RuntimeError, text)
-
-
 HANDLERS = {
     torch.is_tensor: _is_tensor,
     torch.is_floating_point: _of_fake(torch.is_floating_point),
@@ -336,7 +329,6 @@ HANDLERS = {
     },
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch._assert: _assert,
-    torch._check: _check,
     torch.compiler.is_compiling: _constant(True),
     torch.compiler.is_dynamo_compiling: _constant(True),
     torch.compiler.is_exporting: _constant(False),
@@ -347,6 +339,7 @@ HANDLERS = {
     torch._C._get_tracing_state: _constant(None),
     torch._C._log_api_usage_once: _constant(None),
     **overrides.HANDLERS,
+    **data_numbers.HANDLERS,
 }
 
 # functions that capture leaves to eager, and why
