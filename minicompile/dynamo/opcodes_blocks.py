@@ -191,10 +191,19 @@ class BlockOpcodes:
         except ObservedException as stop:
             if not self.exception_matches(stop, StopIteration):
                 raise
-            if instruction.argval.opname != "END_SEND":
-                self.pop_lazy()
-            self.push(self.call(getattr, stop.variable, self.build("value")))
-            self.jump(instruction.argval)
+            self.end_of_send(instruction, stop)
+
+    def end_of_send(self, instruction, stop):
+        """The receiver is on top of the stack."""
+        if instruction.argval.opname != "END_SEND":
+            self.pop_lazy()
+        self.push(self.call(getattr, stop.variable, self.build("value")))
+        self.jump(instruction.argval)
+
+    def send_before(self, instruction):
+        """The SEND whose result this instruction yields, or None."""
+        before = self.instructions[self.index_of[id(instruction)] - 1]
+        return before if before.opname == "SEND" else None
 
     def CLEANUP_THROW(self, instruction):
         """An exception came through `yield from`: a StopIteration is its result.  Stack: receiver, sent, exception."""

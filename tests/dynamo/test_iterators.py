@@ -661,3 +661,43 @@ def test_a_break_while_a_container_made_inside_is_iterated(make):
     for program in (loop, rest):
         expected = program(torch.ones(2))
         assert repr(minicompile.compile(program, backend="eager")(torch.ones(2))) == repr(expected)
+
+
+@pytest.mark.parametrize("turn", [iter, reversed, enumerate])
+def test_an_iterator_over_a_list_that_became_shorter(turn):
+    """It stands behind the end, where no iterator can be put; the list may grow again."""
+
+    def loop(x, items):
+        count = 0
+        for item in turn(items):
+            count += 1
+            items.clear()
+            print(end="")
+            items.append(item)
+            if count > 5:
+                break
+        return x + count, items
+
+    def rest(x, iterator, items):
+        next(iterator), next(iterator)
+        del items[1:]
+        x = x + 1
+        print(end="")
+        items += [7, 8, 9]
+        return x, list(iterator)
+
+    def made_here(x, items):
+        items = list(items)
+        return rest(x, turn(items), items)
+
+    for items in ([3, 1, 2], [0, 5], DerivedList([4, 5, 6])):
+        expected, found = list(items), list(items)
+        again = type(items)(items), type(items)(items)
+        assert repr(minicompile.compile(loop, backend="eager")(torch.ones(2), found)) == repr(
+            loop(torch.ones(2), expected)
+        )
+        compiled = minicompile.compile(rest, backend="eager")
+        eager = rest(torch.ones(2), turn(again[0]), again[0])
+        assert repr(compiled(torch.ones(2), turn(again[1]), again[1])) == repr(eager)
+        compiled = minicompile.compile(made_here, backend="eager")
+        assert repr(compiled(torch.ones(2), items)) == repr(made_here(torch.ones(2), items))

@@ -47,14 +47,21 @@ class EnumerateVariable(ComposedIterator):
 
     def replay(self, codegen):
         """The count moves by `next` alone; the inner iterator, which moves too, is put into place afterwards."""
-        codegen.call_object(lambda: codegen.push_function(move_count), [self, self.parts[1]])
+        owners = dict.fromkeys(leaf.owner for leaf in leaves(self.parts[0]))
+        codegen.call_object(lambda: codegen.push_function(move_count), [self, self.parts[1], *owners])
         codegen.pop_top()
 
 
-def move_count(iterator, count):
-    """Bring an existing enumerate to this count."""
-    while iterator.__reduce__()[1][1] < count:
+def move_count(iterator, count, *containers):
+    """Bring an existing enumerate to this count; a list may have become shorter since."""
+    missing = count - iterator.__reduce__()[1][1]
+    lists = [container for container in containers if isinstance(container, list)]
+    for container in lists:
+        list.extend(container, [None] * missing)
+    for _ in range(missing):
         next(iterator)
+    for container in lists:
+        list.__delitem__(container, slice(list.__len__(container) - missing, None))
 
 
 class ZipVariable(ComposedIterator):
@@ -212,10 +219,14 @@ def can_be_put_back(iterators):
 
 
 def leaves(iterator):
-    """The container iterators that a zip of zips ends in; None for anything else."""
+    """The container iterators that a zip of zips ends in; None for anything else.
+
+    One that goes backwards over a list may stand anywhere behind the end of it, where `next` does not find back.
+    """
     if isinstance(iterator, ZipVariable):
         return [leaf for part in iterator.parts for leaf in leaves(part)]
-    return [iterator if isinstance(iterator, ContainerIterator) else None]
+    is_good = isinstance(iterator, ContainerIterator) and iterator.python_type() is not type(reversed([]))
+    return [iterator if is_good else None]
 
 
 COMPOSED = {v.cls: v for v in (EnumerateVariable, ZipVariable, MapVariable, FilterVariable, CallableIterator)}

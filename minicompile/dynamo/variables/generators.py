@@ -58,15 +58,15 @@ class GeneratorVariable(VariableTracker):
         if self.running:
             tx.raise_observed(ValueError, "generator already executing")
 
-    def resume(self, tx, thrown=None):
+    def resume(self, tx, thrown=()):
+        """thrown: the arguments of `throw`."""
         frame = self.frame
         self.check_not_running(tx)
         frame.parent, frame.depth = tx, tx.depth + 1
         self.started, self.running, frame.yielded = True, True, None
         try:
-            if thrown is not None:
-                frame.push(tx.build(None))  # as the value that the yield gets
-                frame.unwind(frame.current, thrown)
+            if thrown:
+                self.throw_inside(*thrown)
             frame.run_until_return()
         except ObservedException as observed:
             self.finished = True
@@ -81,6 +81,33 @@ class GeneratorVariable(VariableTracker):
         self.finished = True
         none = tx.is_none(frame.return_value.realize())
         tx.raise_observed(StopIteration, *([] if none else [frame.return_value]))
+
+    def throw_inside(self, kind, *rest):
+        """The exception comes to the iterator that a `yield from` stands at, if that can take it, or to the yield."""
+        frame, inner = self.frame, self.delegate()
+        cls = kind.python_type()
+        is_exit = issubclass(kind.as_python_constant() if issubclass(cls, type) else cls, GeneratorExit)
+        name, arguments = ("close", []) if is_exit else ("throw", [kind, *rest])
+        try:
+            if inner is not None and frame.truth(frame.call(hasattr, inner, frame.build(name))):
+                result = inner.call_method(frame, name, arguments, {})
+                if not is_exit:
+                    frame.yielded = result
+                    return
+            thrown = exception_thrown(frame, kind, *rest)
+        except ObservedException as raised:
+            if frame.exception_matches(raised, StopIteration) and not is_exit:
+                return frame.end_of_send(frame.send_before(frame.current), raised)
+            thrown = raised
+        if frame.handling:
+            frame.set_context(thrown.variable)
+        frame.push(frame.build(None))  # as the value that the yield gets
+        frame.passes_through(frame.current, thrown)
+        frame.unwind(frame.current, thrown)
+
+    def delegate(self):
+        """What `yield from` runs through, where the generator stands at one."""
+        return None if self.frame.send_before(self.frame.current) is None else self.frame.stack[-1].realize()
 
     def stop_iteration_inside(self, tx, observed):
         """PEP 479: StopIteration that leaves a generator's body is a RuntimeError."""
@@ -102,15 +129,12 @@ class GeneratorVariable(VariableTracker):
     def method_send(self, tx, value):
         return self.send(tx, value.realize())
 
-    def method_throw(self, tx, kind, value=None, traceback=None):
-        thrown = (kind if value is None else value).realize()
-        wrong = "exceptions must be classes or instances deriving from BaseException, not "
-        exception = tx.exception_instance(thrown, wrong + type_name(thrown.python_type()))
-        observed = ObservedException(exception)
+    def method_throw(self, tx, kind, *rest):
+        thrown = [kind.realize(), *rest]
         if self.finished or not self.started:
             self.finished = True
-            raise observed
-        return self.resume(tx, observed)
+            raise exception_thrown(tx, *thrown)
+        return self.resume(tx, thrown)
 
     def method_close(self, tx):
         if self.finished or not self.started:
@@ -118,7 +142,7 @@ class GeneratorVariable(VariableTracker):
             return tx.build(None)
         exit_ = tx.build(GeneratorExit).call_function(tx, [], {}).realize()
         try:
-            self.resume(tx, ObservedException(exit_))
+            self.resume(tx, [exit_])
         except ObservedException as observed:
             if tx.exception_matches(observed, StopIteration):
                 return observed.variable.var_getattr(tx, "value") if CLOSE_RETURNS else tx.build(None)
@@ -137,6 +161,15 @@ class GeneratorVariable(VariableTracker):
 
     def __repr__(self):
         return f"GeneratorVariable({self.frame.code.co_qualname})"
+
+
+def exception_thrown(tx, kind, value=None, traceback=None):
+    """For the arguments of `throw`.  It gets no context: nobody raises it."""
+    thrown = (kind if value is None else value).realize()
+    wrong = "exceptions must be classes or instances deriving from BaseException, not "
+    observed = ObservedException(tx.exception_instance(thrown, wrong + type_name(thrown.python_type())))
+    observed.has_context = True
+    return observed
 
 
 CLOSE_RETURNS = sys.version_info >= (3, 13)  # what the generator returns

@@ -302,12 +302,22 @@ def move(iterator, owner, position):
     elif type(iterator) is RANGE_ITERATOR and sys.version_info >= (3, 12):  # which forget where they began
         iterator.__setstate__(max(0, operator.length_hint(iterator) - (len(owner) - position)))
     elif hasattr(iterator, "__setstate__"):
-        iterator.__setstate__(position)
+        set_position(iterator, owner, position)
     else:
         with contextlib.suppress(RuntimeError):  # the container was changed: the next user of the iterator hears it
             while position_of(iterator) < position:
                 next(iterator)
     return iterator
+
+
+def set_position(iterator, owner, position):
+    """No iterator is told a position behind the end of its container; that of a list which became shorter has one."""
+    missing = position + 1 - list.__len__(owner) if isinstance(owner, list) else 0
+    if missing > 0:
+        list.extend(owner, [None] * missing)
+    iterator.__setstate__(position)
+    if missing > 0:
+        list.__delitem__(owner, slice(-missing, None))
 
 
 def owner_of(iterator):
