@@ -26,7 +26,7 @@ INTERPRETER = $(shell for each in $(PYTHON) $$(ls $$(pyenv root 2>/dev/null)/ver
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard $(addprefix minicompile/dynamo/*.,c cpp h)) Makefile
+$(STAMP): pyproject.toml setup.py $(wildcard $(foreach folder,. dynamo inductor/codegen,$(addprefix minicompile/$(folder)/*.,c cpp h))) Makefile
 	@test -n "$(INTERPRETER)" || { echo "no working $(PYTHON) on this machine"; exit 1; }
 	@$(INTERPRETER) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("minicompile needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d (try: make $(MAKECMDGOALS) PYTHON=python3.12)" % v)'
 	@command -v cc >/dev/null && command -v c++ >/dev/null || { echo "no C and C++ compiler: install gcc or clang (Debian: apt install build-essential)"; exit 1; }

@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say in a stable way: the extensions, and where PyTorch is.
 
-`_guards` reads tensors: it is compiled with the headers of the PyTorch that is installed, and anew each time, as there
-may be another PyTorch now.  pip hides the environment from a build; `sysconfig` still knows where it is.
+`_guards` and `_launch` read tensors: they are compiled with the headers of the PyTorch that is installed, and anew each
+time, as there may be another PyTorch now.  pip hides the environment from a build; `sysconfig` still knows where it is.
 """
 
 import importlib.util
@@ -29,6 +29,22 @@ def torch_folder():
 
 torch = torch_folder()
 COMMON = ["-O3", "-g", "-Wall"]
+
+
+def reads_tensors(name, folder, headers):
+    """An extension in C++ that looks into tensors."""
+    return Extension(
+        f"minicompile.{folder.replace('/', '.')}.{name}",
+        [f"minicompile/{folder}/{name}.cpp"],
+        depends=["minicompile/_tensors.h", *(f"minicompile/{folder}/{header}.h" for header in headers)],
+        include_dirs=[f"{torch}/include"],
+        library_dirs=[f"{torch}/lib"],
+        libraries=["c10", "torch_cpu", "torch_python"],
+        extra_compile_args=[*COMMON, "-std=c++20", "-ffp-contract=off"],
+        language="c++",
+    )
+
+
 setup(
     ext_modules=[
         Extension(
@@ -37,16 +53,8 @@ setup(
             depends=["minicompile/dynamo/_cpython_frames.h", "minicompile/dynamo/_frame_cache.h"],
             extra_compile_args=[*COMMON, "-std=c11"],
         ),
-        Extension(
-            "minicompile.dynamo._guards",
-            ["minicompile/dynamo/_guards.cpp"],
-            depends=[f"minicompile/dynamo/{name}.h" for name in ("_conditions", "_plain_reads", "_torch_state")],
-            include_dirs=[f"{torch}/include"],
-            library_dirs=[f"{torch}/lib"],
-            libraries=["c10", "torch_cpu", "torch_python"],
-            extra_compile_args=[*COMMON, "-std=c++20"],
-            language="c++",
-        ),
+        reads_tensors("_guards", "dynamo", ["_conditions", "_plain_reads", "_torch_state"]),
+        reads_tensors("_launch", "inductor/codegen", []),
     ],
     options={"build_ext": {"force": True}},
 )

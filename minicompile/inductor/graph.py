@@ -272,8 +272,9 @@ class GraphLowering:
             value = self.numbers.get(name)
             places += [(value, name)] if value is not None else []
             if layout is not None:
-                places += [(n, f"{name}.size({d})") for d, n in enumerate(layout.size) if isinstance(n, sympy.Expr)]
-                places += [(n, f"{name}.stride({d})") for d, n in enumerate(layout.stride) if isinstance(n, sympy.Expr)]
+                for question, numbers in (("size", layout.size), ("stride", layout.stride)):
+                    symbolic = [(n, d) for d, n in enumerate(numbers) if isinstance(n, sympy.Expr)]
+                    places += [(n, f"{question}({name}, {d})") for n, d in symbolic]
         found = {}
         for expression, text in places:
             if expression.is_symbol:

@@ -86,7 +86,7 @@ def test_the_wrapper_reads_the_sizes_from_the_inputs():
     compiled = minicompile.compile(lambda x: x.sum(0) + 1, dynamic=True)
     compiled(torch.randn(4, 6))
     source = str(minicompile.record.compilations[-1].artifacts("codegen")[0])
-    assert "s0 = arg0.size(" in source and "int64_t n0" in source
+    assert "s0 = size(arg0, " in source and "int64_t n0" in source
 
 
 def test_a_row_that_is_needed_twice_is_kept():
@@ -102,3 +102,50 @@ def test_a_row_that_is_needed_twice_is_kept():
     assert minicompile.stats()["graphs"] == 1
     sources = [source.kernels for source in minicompile.record.compilations[-1].artifacts("codegen")]
     assert any("m_scratch<float, 0>(n1)" in text for text in sources)
+
+
+FEW_AND_MANY = ((5, 7), (3, 50_000), (50_000, 3), (300, 700), (2, 5000), (5000, 2))
+GROWING = ("pointwise", "softmax", "column sum", "mean", "layer norm", "transpose", "cumsum", "scatter", "argmax")
+
+
+@pytest.mark.parametrize("first", FEW_AND_MANY[:4], ids=str)
+def test_whether_threads_share_the_work_is_decided_by_the_sizes_of_the_call(first):
+    """Whatever the sizes were at first: the kernel is there for few points and for many."""
+    for name in GROWING if first == FEW_AND_MANY[0] else GROWING[:4]:
+        compiled = minicompile.compile(PROGRAMS[name], dynamic=True)
+        for shape in (first, *FEW_AND_MANY):
+            x = torch.randn(shape)
+            torch.testing.assert_close(compiled(x), PROGRAMS[name](x), rtol=1e-4, atol=1e-3)
+        assert minicompile.stats()["graphs"] == 1, name
+        text = minicompile.record.compilations[-1].artifacts("codegen")[0].kernels
+        assert text.count("_small(") >= 2 and "#pragma omp parallel for" in text and " return kernel_0_" in text
+        few, many = text.split("_small(")[1], text.rsplit("_small(", 1)[1]
+        assert "parallel" not in few and "if(parallel: " in many
+        minicompile.reset()
+
+
+def test_a_kernel_of_known_sizes_is_written_once():
+    compiled = minicompile.compile(PROGRAMS["softmax"], dynamic=False)
+    compiled(torch.randn(300, 700))
+    text = minicompile.record.compilations[-1].artifacts("codegen")[0].kernels
+    assert "_small(" not in text and "if(parallel" not in text and "#pragma omp parallel for" in text
+
+
+def test_what_a_kernel_takes_is_checked():
+    """The launcher of C++ kernels in C: tensors with memory of their own, then sizes."""
+    compiled = minicompile.compile(lambda x: x + 1, dynamic=True)
+    x = torch.randn(4, 6)
+    compiled(x)
+    call = minicompile.record.compilations[-1].artifacts("load")[0]
+    run = call.__closure__[0].cell_contents.__globals__["run_0"]
+    result = torch.empty(4, 6)
+    assert run(x, result, 24) is None and torch.equal(result, x + 1)
+    for wrong in ((x, result), (x, 24, result), (x, result, "24"), (x, None, 24), (x, result, 24.0)):
+        with pytest.raises(TypeError):
+            run(*wrong)
+    with pytest.raises(OverflowError):
+        run(x, result, 1 << 64)
+    with pytest.raises(RuntimeError):
+        run(x, torch.empty(4, 6).to_sparse(), 24)
+    with pytest.raises(TypeError, match="one of its dimensions"):
+        call.__closure__[0].cell_contents.__globals__["size"](x, 2)

@@ -11,6 +11,8 @@ pass needs again stay in a small scratch array.  Mirrors `torch/_inductor/codege
 
 import dataclasses
 
+import sympy
+
 from .. import ir, memory, passes
 from ..dependencies import Addresses, hoist_conditions, merge_loops
 from ..indexing import hint
@@ -19,7 +21,7 @@ from . import wrapper
 from .common import Forward, needs_error
 from .cpp_columns import ColumnReductions
 from .cpp_expr import COMPUTE
-from .cpp_loops import SERIAL, Loop, LoopWriter, TileLoop, acc_type, clause, combine, identity, total_type
+from .cpp_loops import Loop, LoopWriter, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
 from .cpp_prelude import PRELUDE
 
 BLOCK = 4096  # elements summed in float32 before they are added to a float64 total
@@ -42,9 +44,10 @@ class Kernel:
 
 
 class LoopKernel(ColumnReductions, LoopWriter):
-    def __init__(self, group, schedule, storage):
+    def __init__(self, group, schedule, storage, small=None):
         self.layouts = schedule.graph.layouts()
         super().__init__(Addresses(self.layouts))
+        self.small, self.limits = small, {}  # limits: C++ conditions under which the small version is the right one
         self.group, self.nodes = group, group.nodes
         self.stored = set(group.stored)
         self.bind(group.reads, group.stored, storage)
@@ -89,9 +92,11 @@ class LoopKernel(ColumnReductions, LoopWriter):
         self.outer, self.inner = list(widest.outer), list(widest.inner)
         self.level, self.bodies = levels(self.nodes), [n.body for n in self.nodes]
 
-    def work(self):
-        points = ir.product(hint(v.size) for v in self.outer + self.inner)
-        return points * sum(2 + len(ir.loads(e)) + ir.cost(e) // 2 for e in self.bodies) // 4
+    def loop_sizes(self):
+        return [v.size for v in self.outer + self.inner]
+
+    def cost(self):
+        return sum(2 + len(ir.loads(e)) + ir.cost(e) // 2 for e in self.bodies)
 
     # --- the function ---
 
@@ -194,17 +199,18 @@ class LoopKernel(ColumnReductions, LoopWriter):
                     self.pending[node.name] = name = f"row{number}"
                     if isinstance(size, int):
                         self.line(f"{kind} {name}[{size * width}];")
+                    elif self.is_short(size, BLOCK // width):
+                        self.line(f"{kind} {name}[{BLOCK}];")
                     else:
                         length = self.size(size * width)
                         self.line(f"{kind}* __restrict {name} = m_scratch<{kind}, {number}>({length});")
 
     def few_rows(self, trips):
         """One pass over long rows and few of them: the rows themselves are shared out among threads."""
-        return trips < 16 and max(self.level.values()) <= 0 and self.work() >= SERIAL
+        return trips < 16 and max(self.level.values()) <= 0 and self.threaded()
 
     def row_reduction(self):
-        rows = ir.product(hint(v.size) for v in self.outer)
-        split = self.few_rows(rows)
+        split = self.few_rows(ir.product(self.likely(v.size) for v in self.outer))
 
         def body():
             self.pending = {}
@@ -224,7 +230,9 @@ class LoopKernel(ColumnReductions, LoopWriter):
         reductions = [n for n in full if n.is_reduction]
         *outside, last = [self.loop(v) for v in self.inner]
         depth = len(self.scopes) - 1
-        simple = not outside and isinstance(last.var.size, int) and last.var.size <= BLOCK and not split
+        simple = (
+            not outside and not split and (not any(map(sums_up, reductions)) or self.is_short(last.var.size, BLOCK))
+        )
         names = {n.name: self.fresh("acc") for n in reductions}
         totals = {n.name: names[n.name] if simple else self.fresh("total") for n in reductions}
         for node in reductions if not simple else ():
@@ -245,7 +253,8 @@ class LoopKernel(ColumnReductions, LoopWriter):
         elif outside:
             self.shared(outside, reductions, totals, split, lambda: vector_loop("0", last.high))
         else:
-            block = TileLoop("block", "0", last.high, BLOCK, -(-hint(last.var.size) // BLOCK))
+            size = last.var.size
+            block = TileLoop("block", "0", last.high, BLOCK, -(-size // BLOCK) if isinstance(size, int) else size)
             high = f"m_min<int64_t>(block + {BLOCK}, {last.high})"
             self.shared([block], reductions, totals, split, lambda: vector_loop("block", high))
         for node in reductions:
@@ -262,8 +271,8 @@ class LoopKernel(ColumnReductions, LoopWriter):
             self.nest([(None, [loop]) for loop in loops], body)
             return
         first, *rest = loops
-        trips = hint(first.trips if isinstance(first, TileLoop) else first.var.size)
-        chunks = max(1, min(CHUNKS, trips))
+        trips = first.trips if isinstance(first, TileLoop) else first.var.size
+        chunks = max(1, min(CHUNKS, trips)) if isinstance(trips, int) else CHUNKS
         for node in reductions:
             self.line(f"{total_type(node)} {totals[node.name]}_part[{chunks}];")
         low, high = (
@@ -326,8 +335,19 @@ def make_kernel(group, schedule, storage):
     """The kernel of a group that is no ATen call."""
     from .cpp_scatter import ScanKernel, ScatterKernel  # these are LoopKernels too
 
-    kinds = {"loops": LoopKernel, "scatter": ScatterKernel, "scan": ScanKernel}
-    return kinds[group.kind](group, schedule, storage).generate()
+    kind = {"loops": LoopKernel, "scatter": ScatterKernel, "scan": ScanKernel}[group.kind]
+    kernel = kind(group, schedule, storage)
+    if not any(isinstance(kernel.layouts[name].numel(), sympy.Expr) for name in kernel.params):
+        return kernel.generate()
+    few = kind(group, schedule, storage, small=True)
+    small = few.generate()
+    if not few.limits:
+        return small
+    many = kind(group, schedule, storage, small=False)
+    many.first_lines = [f"if ({' && '.join(few.limits)}) return @NAME@_small({few.arguments()});"]
+    many.numbers = few.numbers
+    large = many.generate()
+    return dataclasses.replace(large, text=f"{small.text.replace('@NAME@', '@NAME@_small')}\n\n{large.text}")
 
 
 def generate(schedule):

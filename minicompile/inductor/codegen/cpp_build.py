@@ -1,4 +1,4 @@
-"""Build and load generated C++: find a compiler, compile into the cache, call through `ctypes`.
+"""Build and load generated C++: find a compiler, compile into the cache, load through `ctypes`, call through `_launch`.
 
 Goes in: C++ text.  Comes out: the functions in it, callable on tensors.  Mirrors `torch/_inductor/cpp_builder.py`.
 Chapter 11.
@@ -17,6 +17,7 @@ from ... import config, record
 from ...errors import CompilerNotFound, MinicompileError
 from .. import cache
 from ..ops import ERROR_INDEX
+from ._launch import Launcher
 
 # No -ffast-math: NaN, infinities and signed zeros are the program's.  No contraction: a * b + c rounds twice, as
 # eager does.
@@ -70,21 +71,8 @@ def raise_error(code):
 
 
 def launcher(function, tensors, numbers):
-    """A Python function that calls `int function(void** arguments)` on so many tensors, and numbers behind them."""
-    function.restype, function.argtypes = ctypes.c_int, [ctypes.c_void_p]
-    array = ctypes.c_void_p * (tensors + numbers)
-
-    def call(*arguments):
-        code = function(array(*[t.data_ptr() for t in arguments]))
-        if code:
-            raise_error(code)
-
-    def call_sized(*arguments):
-        code = function(array(*[t.data_ptr() for t in arguments[:tensors]], *arguments[tensors:]))
-        if code:
-            raise_error(code)
-
-    return call_sized if numbers else call
+    """A callable for `int function(void** arguments)` on so many tensors, and numbers behind them."""
+    return Launcher(ctypes.cast(function, ctypes.c_void_p).value, tensors, numbers, raise_error)
 
 
 def load(source, counts):

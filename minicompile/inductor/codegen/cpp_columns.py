@@ -10,7 +10,7 @@ from .. import ir
 from ..indexing import hint
 from .common import Forward
 from .cpp_expr import COMPUTE
-from .cpp_loops import Loop, TileLoop, acc_type, combine, identity, total_type
+from .cpp_loops import GROWN, Loop, TileLoop, acc_type, combine, identity, total_type
 
 COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
@@ -23,12 +23,13 @@ class ColumnReductions:
 
     def column_reduction(self):
         *others, x = self.outer
-        width = hint(x.size)
-        trips = ir.product(hint(v.size) for v in others)
+        width = self.likely(x.size)
+        trips = ir.product(self.likely(v.size) for v in others)
         one_pass = max(self.level.values()) <= 0  # then the rows can be shared out, and the columns lie together
         self.tile_size = min(width, WIDE if one_pass else COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
-        split = self.few_rows(trips * -(-width // self.tile_size))
-        tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, -(-width // self.tile_size))
+        tiles = GROWN if self.grows(x.size) else -(-width // self.tile_size)
+        split = self.few_rows(trips * tiles)
+        tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, tiles)
         column = Loop(x, f"{x}_tile", f"{x}_end")
 
         def columns(body):
@@ -85,7 +86,7 @@ class ColumnReductions:
                 columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
 
         def rows(loop):
-            if not reductions or isinstance(first.var.size, int) and first.var.size <= ROWS:
+            if not reductions or self.is_short(first.var.size, ROWS):
                 block(loop)
                 return
             blocks = TileLoop("block", loop.low, loop.high, ROWS, -(-hint(first.var.size) // ROWS))
@@ -110,7 +111,7 @@ class ColumnReductions:
 
     def split_rows(self, reductions, totals, first, fill, rows, columns, at):
         """Threads share the rows: a set of partial totals for each chunk."""
-        chunks = max(1, min(CHUNKS, hint(first.var.size)))
+        chunks = max(1, min(CHUNKS, first.var.size)) if isinstance(first.var.size, int) else CHUNKS
         parts = {n.name: f"{totals[n.name]}_part" for n in reductions}
         for node in reductions:
             self.line(f"{total_type(node)} {parts[node.name]}[{chunks}][{self.tile_size}];")

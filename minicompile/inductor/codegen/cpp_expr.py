@@ -51,9 +51,9 @@ def indent(lines, depth=1):
 
 
 class CppWriter(ExprWriter):
-    """Expressions in C++, and the parameters of a kernel."""
+    """Expressions in C++, and the parameters of a kernel.  first_lines: before all others."""
 
-    errors = False
+    errors, first_lines = False, ()
 
     def bind(self, reads, writes, storage):
         """Give every buffer a parameter; buffers that share memory share it."""
@@ -77,8 +77,12 @@ class CppWriter(ExprWriter):
         """The whole function, with `@NAME@` in place of its name."""
         declared = [*self.declared, *(f"int64_t {name}" for name in self.numbers.values())]
         head = f"static int @NAME@({', '.join(declared)})"
-        error = ["int err = 0;"] if self.errors else []
-        return "\n".join([head + " {", *indent([*error, *body, f"return {'err' if self.errors else '0'};"]), "}"])
+        start = [*self.first_lines, "int err = 0;"] if self.errors else self.first_lines
+        return "\n".join([head + " {", *indent([*start, *body, f"return {'err' if self.errors else '0'};"]), "}"])
+
+    def arguments(self):
+        """What the function takes, as a call of another version of it passes it on."""
+        return ", ".join([*(self.names[name] for name in self.params), *self.numbers.values()])
 
     # --- ExprWriter ---
 

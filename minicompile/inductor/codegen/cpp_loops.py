@@ -9,11 +9,13 @@ import dataclasses
 import torch
 
 from ... import config
+from .. import ir
 from ..indexing import hint
 from ..ops import OPS, REDUCTIONS
 from .cpp_expr import COMPUTE, CppWriter, indent, literal
 
 SERIAL = 1 << 16  # vector work below which starting threads costs more than it gains
+GROWN = 64  # what a symbolic size is taken for where there is more work than there was at first
 
 
 @dataclasses.dataclass
@@ -38,11 +40,53 @@ class TileLoop(Loop):
 
 
 class LoopWriter(CppWriter):
-    """Writes loops around statements."""
+    """Writes loops around statements.
+
+    small: None where all sizes are known.  With symbolic sizes a kernel is written twice, and when it is called the
+    sizes decide: True is the version for few points and short rows, False the one for all others.
+    """
+
+    small, condition = None, ""
+
+    def loop_sizes(self):
+        """The sizes of the kernel's loops."""
+        raise NotImplementedError
+
+    def cost(self):
+        """About how many vector instructions (times 64) a point takes."""
+        raise NotImplementedError
 
     def work(self):
         """About how many vector instructions (times 16) the kernel takes."""
-        raise NotImplementedError
+        return ir.product(map(hint, self.loop_sizes())) * self.cost() // 4
+
+    # --- which version, when sizes are symbolic ---
+
+    def threaded(self):
+        """Whether there is enough work for threads."""
+        if self.small is None:
+            return self.work() >= SERIAL
+        sizes = sorted(self.loop_sizes(), key=lambda n: isinstance(n, int))
+        points = " * ".join(map(self.size, sizes))
+        enough = -(-4 * SERIAL // self.cost())
+        self.limits[f"{points} < {enough}"] = None
+        self.condition = f" if(parallel: {points} >= {enough})"
+        return not self.small
+
+    def is_short(self, size, limit):
+        """Whether a row has at most so many elements."""
+        if isinstance(size, int):
+            return size <= limit
+        self.limits[f"{self.size(size)} <= {limit}"] = None
+        return self.small
+
+    def grows(self, size):
+        """Whether it must be another size than was seen, where this version runs: those mean little work."""
+        return self.small is False and not isinstance(size, int) and self.work() < SERIAL
+
+    def likely(self, size):
+        """About how large a size is where this version runs."""
+        return max(hint(size), GROWN) if self.grows(size) else hint(size)
 
     def nest(self, levels_, body):
         """Loops around `body()`.  Each level is (pragma or None, [Loop, ...]) and one scope."""
@@ -67,8 +111,8 @@ class LoopWriter(CppWriter):
         `simd` on the last one.
         """
         flags = " reduction(|:err)" if self.errors else ""
-        result, k = [], 0
-        if self.work() >= SERIAL and loops:
+        result, k, threaded = [], 0, self.threaded()
+        if threaded and loops:
             limit = len(loops) - 1 if simd and len(loops) > 1 else len(loops)
             trips = 1
             while k < limit and trips < 16:
@@ -76,19 +120,19 @@ class LoopWriter(CppWriter):
                 k += 1
             if trips < 16 and simd and len(loops) > 1:
                 k = 0  # only the vector loop is long: its own iterations are shared out
-        clause = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
+        clause = self.threads()
         if k:
             collapse = f" collapse({k})" if k > 1 else ""
             both = " simd" if simd and k == len(loops) else ""
             result.append((f"#pragma omp parallel for{both}{collapse}{clause}{flags}", loops[:k]))
         result += [(None, [loop]) for loop in loops[k:]]
         if simd and k < len(loops):
-            whole = "parallel for simd" + clause if not k and self.work() >= SERIAL else "simd"
+            whole = "parallel for simd" + clause if not k and threaded else "simd"
             result[-1] = (f"#pragma omp {whole}{flags}", result[-1][1])
         return result
 
     def trip(self, loop):
-        return -(-hint(getattr(loop.var, "size", 1)) // loop.step) if loop.step == 1 else hint(loop.trips)
+        return self.likely(getattr(loop.var, "size", 1)) if loop.step == 1 else hint(loop.trips)
 
     def loop(self, var):
         return Loop(var, "0", self.size(var.size))
@@ -99,9 +143,11 @@ class LoopWriter(CppWriter):
 
     def parallel_for(self):
         """The pragma that shares one loop out among threads."""
-        flags = " reduction(|:err)" if self.errors else ""
-        threads = f" num_threads({config.cpp_threads})" if config.cpp_threads else ""
-        return f"#pragma omp parallel for{threads}{flags}"
+        return f"#pragma omp parallel for{self.threads()}" + (" reduction(|:err)" if self.errors else "")
+
+    def threads(self):
+        """The clauses that say how many threads."""
+        return (f" num_threads({config.cpp_threads})" if config.cpp_threads else "") + self.condition
 
     def fresh(self, prefix):
         self.count += 1
@@ -118,9 +164,14 @@ def acc_type(node):
     return "int" if node.body.dtype == torch.bool else COMPUTE[node.body.dtype]
 
 
+def sums_up(node):
+    """Whether its rounding errors grow with the length of a row: it is then computed block by block."""
+    return node.kind in ("sum", "prod")
+
+
 def total_type(node):
     """What blocks are added up in: float sums in double."""
-    return "double" if node.kind in ("sum", "prod") and acc_type(node) == "float" else acc_type(node)
+    return "double" if sums_up(node) and acc_type(node) == "float" else acc_type(node)
 
 
 def clause(node):

@@ -19,6 +19,7 @@ from ..floats import FloatValue
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
 from ..memory import out_variant
+from . import _launch
 
 LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
 
@@ -125,10 +126,11 @@ class Wrapper:
                 where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {short(layout.dtype)}"
                 self.line(f"{name} = empty_cuda({where}, {layout.device.index or 0})")
                 continue
-            device = "" if layout.device.type == "cpu" else f', device="{layout.device}"'
-            empty = "empty_large" if device == "" and hint(layout.nbytes()) >= LARGE else "empty"
-            where = f"{numbers(layout.size)}, {numbers(layout.stride)}"
-            self.line(f"{name} = {empty}({where}, dtype={short(layout.dtype)}{device})")
+            where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {short(layout.dtype)}"
+            if layout.device.type != "cpu":
+                self.line(f'{name} = empty({where}, "{layout.device}")')
+                continue
+            self.line(f"{name} = {'empty_large' if hint(layout.nbytes()) >= LARGE else 'empty_cpu'}({where})")
 
     def free(self, names):
         if names:
@@ -228,6 +230,14 @@ _guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)  # C funct
 _empty_strided_cuda = getattr(_guards, "_empty_strided_cuda", None)
 
 
+def empty(size, stride, dtype, device="cpu"):
+    """A new tensor on any device."""
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+
+empty_cpu = getattr(_guards, "_empty_strided_cpu", empty)
+
+
 def _view(tensor, size, stride, offset):
     """A strided view; `offset` counts from the tensor's own first element."""
     return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
@@ -258,7 +268,7 @@ MADVISE, HUGE_PAGE, MADV_HUGEPAGE = _find_madvise(), 1 << 21, 14
 
 def empty_large(size, stride, dtype):
     """A new CPU tensor on huge pages where the system has them: its first touch then costs a third."""
-    tensor = torch.empty_strided(size, stride, dtype=dtype)
+    tensor = empty_cpu(size, stride, dtype)
     start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
     length = (tensor.data_ptr() + tensor.untyped_storage().nbytes()) // HUGE_PAGE * HUGE_PAGE - start
     if MADVISE is not None and length > 0:
@@ -270,15 +280,18 @@ def empty_cuda(size, stride, dtype, index):
     """A new tensor on a CUDA device."""
     if _empty_strided_cuda is not None and torch._C._cuda_getDevice() == index:
         return _empty_strided_cuda(size, stride, dtype)
-    return torch.empty_strided(size, stride, dtype=dtype, device=torch.device("cuda", index))
+    return empty(size, stride, dtype, torch.device("cuda", index))
 
 
 NAMES = {
+    "empty": empty,
+    "empty_cpu": empty_cpu,
     "empty_cuda": empty_cuda,
     "empty_large": empty_large,
     "torch": torch,
     "ops": torch.ops,
-    "empty": torch.empty_strided,
+    "size": _launch.size,
+    "stride": _launch.stride,
     "view": view,
     "fixed": fixed,
     "device": torch.device,
