@@ -13,9 +13,12 @@ from .. import config, record
 from ..errors import CompilerNotFound
 from . import interpreter, scheduler, verify
 from .codegen import cpp, cpp_build, wrapper
-from .graph import GraphLowering, IRGraph, TensorValue, UnknownSize
+from .graph import GraphLowering, IRGraph, TensorValue
 from .lowering import LOWERINGS
 from .scheduler import Schedule
+from .symbols import UnknownSize
+
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def lower(gm, example_inputs=()):
@@ -73,7 +76,7 @@ def compile(gm, example_inputs=()):
         record.log("perf", "left to ATen: %s", error)
         return in_eager(gm)
     target = config.cuda_backend if graph.device.type == "cuda" else config.cpu_backend
-    changing = graph.sizes or any(isinstance(n.meta.get("val"), torch.SymFloat) for n in gm.graph.nodes)
+    changing = graph.sizes or any(isinstance(n.meta.get("val"), NUMBERS) for n in gm.graph.nodes)
     if target == "interpreter" and changing:
         return in_eager(gm)  # the interpreter knows numbers only
     if target != "interpreter" and graph.device.type in ("cpu", "cuda"):

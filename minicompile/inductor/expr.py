@@ -167,6 +167,19 @@ def index_expr(value, dtype=torch.int64):
     return op("cast", IndexExpr(value, torch.int64), dtype=dtype)
 
 
+def index_dtype(*values):
+    """int32, in which processors count fastest, where it holds every value of these indices; else int64."""
+    bounds = [bound for value in values for bound in index(value).bounds()]
+    fits = all(isinstance(b, int) and -(2**31) <= b < 2**31 for b in bounds)
+    return torch.int32 if fits else torch.int64
+
+
+def compare(name, a, b):
+    """A comparison of two indices."""
+    dtype = index_dtype(a, b)
+    return op(name, index_expr(a, dtype), index_expr(b, dtype))
+
+
 def indirect(expr, size, wrap=True, check=True):
     """An Index that is loaded: an integer expression as the address within a dimension of `size`."""
     if isinstance(expr, Constant) and isinstance(size, int) and -size <= expr.value < size:

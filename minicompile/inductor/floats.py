@@ -16,10 +16,13 @@ NEEDS_A_NUMBER = ("truth value of Relational", "Cannot convert expression to")
 
 
 class FloatValue(LateNumber):
-    """A float that is another at each call: `text` computes it in the wrapper.  What has to know it is left to ATen."""
+    """A float that is another at each call: `text` computes it in the wrapper.  What has to know it is left to ATen.
 
-    def __init__(self, text, lowering):
-        self.text, self.lowering, self.tensors = text, lowering, {}
+    symbols: the SizeSymbols in its text.
+    """
+
+    def __init__(self, text, lowering, symbols=frozenset()):
+        self.text, self.lowering, self.symbols, self.tensors = text, lowering, symbols, {}
 
     def __repr__(self):
         return self.text
@@ -43,8 +46,10 @@ class FloatValue(LateNumber):
     __hash__ = object.__hash__
 
 
-def float_text(node, arguments):
+def computed_float(node, arguments, lowering):
     """What the wrapper writes for a node that computes a float of floats and sizes."""
     module = {"_operator": "operator", "math": "math"}.get(node.target.__module__, "torch")
+    late = [a for a in arguments if isinstance(a, (FloatValue, sympy.Expr))]
     texts = [str(a) if isinstance(a, (FloatValue, sympy.Expr)) else repr(a) for a in arguments]
-    return f"{module}.{node.target.__name__}({', '.join(texts)})"
+    symbols = (a.symbols if isinstance(a, FloatValue) else a.free_symbols for a in late)
+    return FloatValue(f"{module}.{node.target.__name__}({', '.join(texts)})", lowering, frozenset().union(*symbols))

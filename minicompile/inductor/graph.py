@@ -16,9 +16,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import ir
-from .floats import NEEDS_A_NUMBER, FloatValue, float_text
-from .indexing import SizeSymbol, hint, index
+from .floats import NEEDS_A_NUMBER, FloatValue, computed_float
+from .indexing import hint, index
 from .ir import Buffer, Extern, Layout, Load, MultiOutput, Pointwise, Reduction, View
+from .symbols import Symbols
 
 DTYPES = frozenset(
     (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -131,23 +132,7 @@ class IRGraph:
 
 def size_of(value):
     """A size as `int | sympy.Expr` of SizeSymbols."""
-    return current().symbolic(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
-
-
-class UnknownSize(Exception):
-    """A symbolic size that cannot be read from the inputs of the graph."""
-
-
-UNBACKED_HINT = 1024  # what heuristics take for a size that nobody knew during capture
-
-
-def hint_of(env, symbol):
-    """The value of a ShapeEnv symbol during capture, or a likely one."""
-    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # its older name
-    if symbol in known:
-        return int(known[symbol])
-    span = env.var_to_range[symbol]
-    return int(max(span.lower, min(span.upper, UNBACKED_HINT)))
+    return current().symbols.expression(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
 
 
 def layout_of(tensor):
@@ -175,7 +160,7 @@ class GraphLowering:
         self.inputs, self.constants, self.buffers, self.outputs = {}, {}, [], []
         self.layouts, self.node, self.env = {}, None, {}
         self.numbers = {}  # name of an input that is a number -> its expression
-        self.symbols = {}  # ShapeEnv's symbol -> SizeSymbol
+        self.symbols = Symbols()
 
     # --- what lowerings use ---
 
@@ -216,15 +201,15 @@ class GraphLowering:
         layout = Layout(value.device, dtype, size, tuple(stride or ir.contiguous_strides(size)))
         return self.add_buffer(layout, Reduction(variables, reduced, kind, body))
 
-    def extern(self, target, args, kwargs, kind="fallback", fake=None):
+    def extern(self, target, args, kwargs, kind="fallback", fake=None, binds=()):
         """Call an ATen operator; the result has the structure of the node's fake value (or of `fake`)."""
         fake = self.node.meta.get("val") if fake is None else fake
         args, kwargs = pytree.tree_map_only(TensorValue, self.as_view, (tuple(args), dict(kwargs)))
-        data = Extern(target, args, kwargs, kind)
+        data = Extern(target, args, kwargs, kind, binds)
         if isinstance(fake, torch.Tensor):
             return self.add_buffer(layout_of(fake), data)
         source = self.add_buffer(None, data)
-        if fake is None:  # an assertion: called for what it does
+        if not isinstance(fake, (tuple, list)):  # a number, or an assertion: called for what it does
             return None
         return [
             self.add_buffer(layout_of(f), MultiOutput(source, k)) if isinstance(f, torch.Tensor) else f
@@ -253,45 +238,13 @@ class GraphLowering:
                     self.env[node] = getattr(self, node.op)(node)
         finally:
             _local.graph = outer
-        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs, self.sizes())
-
-    # --- symbolic sizes ---
-
-    def symbolic(self, value):
-        """The expression of a SymInt or SymFloat, in SizeSymbols."""
-        expression, env = value.node.expr, value.node.shape_env
-        for symbol in expression.free_symbols - self.symbols.keys():
-            self.symbols[symbol] = SizeSymbol(f"s{len(self.symbols)}", hint_of(env, symbol))
-        made = expression.xreplace(self.symbols)
-        return int(made) if made.is_Integer else made
-
-    def sizes(self):
-        """How each symbol is read from the inputs: where it stands alone, or else from an expression linear in it."""
-        places = []
-        for name, layout in self.inputs.items():
-            value = self.numbers.get(name)
-            places += [(value, name)] if value is not None else []
-            if layout is not None:
-                for question, numbers in (("size", layout.size), ("stride", layout.stride)):
-                    symbolic = [(n, d) for d, n in enumerate(numbers) if isinstance(n, sympy.Expr)]
-                    places += [(n, f"{question}({name}, {d})") for n, d in symbolic]
-        found = {}
-        for expression, text in places:
-            if expression.is_symbol:
-                found.setdefault(expression, text)
-        for expression, text in places:
-            unknown = [s for s in expression.free_symbols if s not in found]
-            if len(unknown) == 1 and expression.is_polynomial(unknown[0]) and sympy.degree(expression, unknown[0]) == 1:
-                factor, rest = sympy.Poly(expression, unknown[0]).all_coeffs()
-                found[unknown[0]] = f"({text} - ({rest})) // ({factor})"
-        missing = set(self.symbols.values()) - found.keys()
-        if missing:
-            raise UnknownSize(f"no input tells the sizes {sorted(map(str, missing))}")
-        return found
+        sizes = self.symbols.read_from(self.inputs, self.numbers)
+        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs, sizes)
 
     def placeholder(self, node, example):
         name = f"arg{len(self.inputs)}"
         value = node.meta.get("val", example)
+        list(self.symbols.brought(value))  # symbols that need no result to bring them
         if not isinstance(value, torch.Tensor):
             self.inputs[name] = None
             if isinstance(value, torch.SymFloat):
@@ -316,10 +269,14 @@ class GraphLowering:
     def call_function(self, node):
         value = node.meta.get("val")
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
-        if any(isinstance(a, FloatValue) for a in args) and isinstance(value, torch.SymFloat):
-            return FloatValue(float_text(node, args), self)
-        if isinstance(value, (torch.SymInt, torch.SymFloat)):
-            return size_of(value)
+        brought = tuple(self.symbols.brought(value))
+        if brought:
+            self.symbols.results |= {symbol for symbol, _ in brought}
+            result = self.extern(node.target, args, kwargs, binds=brought)
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.number(node, args, value)
+        if brought:
+            return result
         if not isinstance(node.target, torch._ops.OpOverload):  # operator.getitem, arithmetic on sizes
             return node.target(*args, **kwargs)
         result = NotImplemented
@@ -330,6 +287,17 @@ class GraphLowering:
         if result is NotImplemented:
             return self.extern(node.target, args, kwargs)
         return self.realize_results(result, node.meta.get("val"))
+
+    def number(self, node, args, value):
+        """What is computed of numbers that are others at each call."""
+        if isinstance(value, torch.SymBool):
+            return self.symbols.condition(value, self)
+        if isinstance(value, torch.SymFloat) and any(isinstance(a, FloatValue) for a in args):
+            return computed_float(node, args, self)
+        made = size_of(value)
+        if isinstance(value, torch.SymFloat) and made.is_symbol:
+            return FloatValue(str(made), self, frozenset((made,)))
+        return made
 
     def apply(self, rule, args, kwargs):
         """A rule that has to know a symbolic size leaves the operator to ATen."""

@@ -14,13 +14,16 @@ import sympy
 
 
 class SizeSymbol(sympy.Dummy):
-    """A size that is known only when the kernels run.  hint: what it was when the graph was captured."""
+    """A size that is known only when the kernels run.
 
-    __slots__ = ("hint",)
+    hint: what it was when the graph was captured.  from_data: nobody knew it then, it is read from a tensor.
+    """
 
-    def __new__(cls, name, hint):
-        made = super().__new__(cls, name, integer=True, positive=True)
-        made.hint = hint
+    __slots__ = ("hint", "from_data")
+
+    def __new__(cls, name, hint, from_data=False, **assumptions):
+        made = super().__new__(cls, name, **assumptions)
+        made.hint, made.from_data = hint, from_data
         return made
 
     def _sympystr(self, printer):
@@ -30,6 +33,11 @@ class SizeSymbol(sympy.Dummy):
 def hint(value):
     """A size as it was when the graph was captured: what heuristics go by."""
     return value if isinstance(value, int) else int(value.xreplace({s: s.hint for s in value.free_symbols}))
+
+
+def from_data(*values):
+    """Whether one of these numbers is made of what is read from a tensor."""
+    return any(s.from_data for value in values if isinstance(value, sympy.Expr) for s in value.free_symbols)
 
 
 class Interned(type):

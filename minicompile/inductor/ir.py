@@ -25,8 +25,10 @@ from .expr import (  # noqa: F401
     Load,
     Masked,
     Op,
+    compare,
     constant,
     cost,
+    index_dtype,
     index_expr,
     indices,
     indirect,
@@ -181,12 +183,14 @@ class Extern:
     """A call of an ATen operator.  args/kwargs hold numbers, lists and `View`s.
 
     kind: "extern" for the calls we want (matmul, convolution, attention), "fallback" where there is no lowering.
+    binds: (SizeSymbol, text behind the result's name) of each size that nobody knows before the call has returned.
     """
 
     target: Any  # torch._ops.OpOverload
     args: tuple
     kwargs: dict
     kind: str = "fallback"
+    binds: tuple = ()
 
     @property
     def ordered(self):
@@ -200,7 +204,8 @@ class Extern:
 
     def __str__(self):
         args = [str(a) for a in self.args] + [f"{k}={v}" for k, v in self.kwargs.items()]
-        return f"{self.kind} {self.target}({', '.join(args)})"
+        binds = "".join(f"; {symbol} = its {place.strip('.') or 'value'}" for symbol, place in self.binds)
+        return f"{self.kind} {self.target}({', '.join(args)}){binds}"
 
 
 @dataclasses.dataclass(frozen=True)

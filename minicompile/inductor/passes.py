@@ -10,9 +10,10 @@ import dataclasses
 from . import ir
 from .indexing import hint, index
 from .ir import Buffer, Extern, Load, MultiOutput, Pointwise, Scatter, View
+from .symbols import buffer_symbols, symbols_in
 
 MAX_BODY = 160  # expressions in one body: beyond this a producer stays a buffer
-CHEAP = 4  # cost at or below which computing a value twice is better than storing it
+CHEAP, CHEAP_ON_GPU = 4, 32  # cost at or below which computing a value twice is better than storing it
 
 
 @dataclasses.dataclass
@@ -48,19 +49,20 @@ def loop_exprs(data):
 
 def dead_code(graph):
     """Drop buffers that nothing reads, except calls that are there for what they do."""
-    live = {o.buffer for o in graph.outputs if isinstance(o, View)}
+    live = {o.buffer for o in graph.outputs if isinstance(o, View)} | symbols_in(graph.outputs)
     kept = []
     for buffer in reversed(graph.buffers):
-        if buffer.name in live or getattr(buffer.data, "ordered", False):
+        binds = (symbol for symbol, _ in getattr(buffer.data, "binds", ()))
+        if buffer.name in live or getattr(buffer.data, "ordered", False) or not live.isdisjoint(binds):
             kept.append(buffer)
-            live.update(buffer_reads(buffer))
+            live.update(buffer_reads(buffer), buffer_symbols(buffer))
     return dataclasses.replace(graph, buffers=kept[::-1])
 
 
 def split_arg(graph):
     """argmax = the smallest number of a position whose element is the max (or NaN, if there is one):
 
-    two plain reductions.
+    two plain reductions, the second in the narrowest type that holds the number.
     """
     buffers = []
     for buffer in graph.buffers:
@@ -73,9 +75,13 @@ def split_arg(graph):
             wins = ir.op("eq", data.body, Load(best, tuple(map(index, data.vars)), data.body.dtype))
             if data.body.dtype.is_floating_point:
                 wins = ir.op("logical_or", wins, ir.op("isnan", data.body))
-            count = ir.product(v.size for v in data.reduced)
-            number = ir.op("where", wins, ir.index_expr(ir.flat_position(data.reduced)), ir.index_expr(count))
-            buffer = dataclasses.replace(buffer, data=ir.Reduction(data.vars, data.reduced, "min", number))
+            count, place = ir.product(v.size for v in data.reduced), f"{buffer.name}_place"
+            dtype = ir.index_dtype(count)
+            number = (ir.index_expr(n, dtype) for n in (ir.flat_position(data.reduced), count))
+            first = ir.Reduction(data.vars, data.reduced, "min", ir.op("where", wins, *number))
+            buffers.append(Buffer(place, dataclasses.replace(buffer.layout, dtype=dtype), first, buffer.origin))
+            found = ir.op("cast", Load(place, tuple(map(index, data.vars)), dtype), dtype=buffer.layout.dtype)
+            buffer = dataclasses.replace(buffer, data=Pointwise(data.vars, found))
         buffers.append(buffer)
     return dataclasses.replace(graph, buffers=buffers)
 
@@ -152,6 +158,7 @@ class Inliner:
 
     def __init__(self, graph):
         self.graph, self.decisions = graph, []
+        self.cheap = CHEAP_ON_GPU if graph.device.type == "cuda" else CHEAP
         self.data = {b.name: b.data for b in graph.buffers}
         self.layouts = graph.layouts()
         self.pinned = {o.buffer for o in graph.outputs if isinstance(o, View)}
@@ -202,7 +209,11 @@ class Inliner:
         if price <= 16 and repeated >= 8 and len(uses) <= 2 and not reduced:
             return "small: cheaper to repeat than a kernel of its own"
         wide = [r for r in reads if self.layouts[r.buffer].numel() == buffer.layout.numel()]
-        if len({r.buffer for r in wide}) <= 1 and price * len(uses) * min(repeated, 8) <= CHEAP * 2 and repeated <= 2:
+        if (
+            len({r.buffer for r in wide}) <= 1
+            and price * len(uses) * min(repeated, 8) <= self.cheap * 2
+            and repeated <= 2
+        ):
             return "cheap, and its input would be read anyway"
         return None
 

@@ -11,15 +11,17 @@ reductions over the inner loops, and what is computed from these.  A group witho
 import dataclasses
 import functools
 
-from . import ir, passes
+from . import ir, online, passes
 from .dependencies import Addresses, SchedulerNode, common_loops, make_node, match_loops, merge_loops, pair_loops
 from .indexing import hint
 from .ir import Extern, MultiOutput, Pointwise, Reduction, View
 from .passes import FusionDecision, buffer_reads
+from .symbols import waiting
 
 MAX_NODES = 64  # in one kernel: compile time grows faster than the gain beyond
 MIN_PARALLEL = 16  # outer iterations that a group with several passes needs, when the passes are long
 LONG_PASS = 1 << 16
+GPU_PROGRAMS, GPU_ROW, GPU_WORK = 132, 1 << 14, 1 << 18  # the same on a GPU; below that much work a launch costs more
 SCRATCH = 1 << 16  # bytes of a row that a kernel keeps beside its loops
 
 
@@ -77,6 +79,7 @@ class Schedule:
 class Scheduler:
     def __init__(self, graph):
         self.graph, self.decisions = graph, []
+        self.on_gpu = graph.device.type == "cuda"
         self.layouts = graph.layouts()
         self.addresses = Addresses(self.layouts)
         self.groups = [self.make_group(b) for b in graph.buffers]
@@ -88,6 +91,8 @@ class Scheduler:
         self.producer = {b.name: k for k, b in enumerate(graph.buffers)}  # name -> number of its group
         self.depends = [{self.producer[n] for n in buffer_reads(b) if n in self.producer} for b in graph.buffers]
         self.refused = {}
+        for name, calls in waiting(graph.buffers, buffer_reads).items():
+            self.depends[self.producer[name]] |= {self.producer[call] for call in calls}
         ordered = [k for k, b in enumerate(graph.buffers) if getattr(b.data, "ordered", False)]
         for before, after in zip(ordered, ordered[1:], strict=False):
             self.depends[after].add(before)
@@ -280,13 +285,25 @@ class Scheduler:
                     return f"{node.name} reads {name} at another place than it is written"
                 if source.inner and not source.is_reduction and not node.inner:
                     return f"{node.name} needs all of {name}"
-        passes = levels(nodes)
-        size, outer_size = hint(ir.product(v.size for v in inner)), hint(ir.product(v.size for v in outer))
-        if inner and max(passes.values()) > 0 and outer_size < MIN_PARALLEL and size > LONG_PASS:
-            deep = any(n.inner and passes[n.name] > 0 for n in nodes)
-            if deep:
-                return "few outer iterations: the passes run in parallel by themselves"
+        if inner and self.starved(nodes, outer, inner) and self.walks_again(nodes):
+            return "few outer iterations: the passes run in parallel by themselves"
         return None
+
+    def starved(self, nodes, outer, inner):
+        """Are there too few rows to keep all processors busy, and are they long?"""
+        rows, length = (hint(ir.product(v.size for v in variables)) for variables in (outer, inner))
+        if not self.on_gpu:
+            return rows < MIN_PARALLEL and length > LONG_PASS
+        reads = [address for n in nodes if n.inner for _, address in self.addresses.reads(n)]
+        if any(address.coefficient(v) == 1 for address in reads for v in outer):  # a program takes columns side by side
+            rows, length = rows // 32, length * 32
+        return rows < GPU_PROGRAMS and length > GPU_ROW and rows * length > GPU_WORK
+
+    def walks_again(self, nodes):
+        """Does a pass need the result of another one, so that rows are read twice?"""
+        passes = levels(nodes)
+        together = {n.name for n in online.partners(nodes, passes).values()} if self.on_gpu else ()
+        return any(n.inner and passes[n.name] > 0 and n.name not in together for n in nodes)
 
     # --- the end ---
 

@@ -160,6 +160,37 @@ def test_softmax_of_long_rows(dtype, monkeypatch, bounds):
         check(lambda x, t: F.cross_entropy(x, t), x[:1], target[:1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_an_extreme_and_its_place_are_found_in_one_walk(dtype, monkeypatch, bounds):
+    x = torch.randn(6, 1000).round()  # full of ties
+    if dtype.is_floating_point:
+        x[1], x[2, 3:700:200], x[3, 999], x[4, 990:] = -float("inf"), float("nan"), float("inf"), float("nan")
+    x = x.to(dtype)
+
+    def places(x, dim):
+        return x.argmax(dim), x.argmin(dim), *x.to(torch.float32).max(dim)
+
+    for blocks in ({"PARTS": 1}, {}):  # rows are walked whole, or shared by programs
+        with tiles(monkeypatch, INTERPRETED=128, PERSISTENT=64, PERSISTENT_PASSES=64, **blocks):
+            assert source_of(lambda x: x.argmax(1), x).kernels.count("for r_start") == 1
+            check(lambda x: (*places(x, 1), *places(x, 0), x.argmax()), x)
+
+
+def test_long_columns_are_shared_by_programs():
+    """Few columns, each long: a program for 64 columns would leave a GPU idle; a softmax reads its input twice."""
+
+    def kernels(function, x):
+        return triton.generate(
+            inductor.schedule(triton.on_device(inductor.lower(aten_graph(function, x), [x])))
+        ).kernels
+
+    x = torch.empty(16384, 2048, dtype=torch.bfloat16, device="meta")
+    softmax = kernels(lambda x: F.softmax(x, 0), x)
+    assert softmax.count("@kernel") == 3 and softmax.count("exp_below") == 4 and softmax.count("2048*r)") == 1
+    assert kernels(lambda x: x.var(0), x).count("_parts(in0") == 2 == kernels(lambda x: x.var(0), x).count("2048*r)")
+    assert kernels(lambda x: F.softmax(x, 1), x).count("@kernel") == 1
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_bitwise_arithmetic(dtype):
     x = torch.tensor(SPECIAL, dtype=dtype)

@@ -246,14 +246,6 @@ class LoopKernel(SharedReductions, LoopedReductions):
             text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
         return text
 
-    def reduced(self, writer, node, text, more=""):
-        writer.count += 1
-        name = f"t{writer.count}"
-        writer.line(f"{name} = rt.reduce_{node.kind}({text}){more}")
-        writer.forward(node.name, name, {"x"})
-        if node.name in self.stored:
-            writer.store(node.name, node.store, name, {"x"})
-
 
 # --- a whole schedule ---------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ Taught in chapter 12.
 
 import torch
 
-from .. import ir
-from ..ir import Load, Op
+from .. import ir, online
 from ..ops import OPS, REDUCTIONS
 from .triton_expr import compute, indent, literal, typed
 
@@ -17,30 +16,13 @@ class LoopedReductions:
     """The part of `LoopKernel` that walks along rows."""
 
     def find_online(self):
-        """name of a max -> the sum(exp(x - max)) that can be kept up to date while the max is found."""
-        full = {n.name: n.body for n in self.nodes if n.inner and not n.is_reduction}
-        peaks = {n.name: n for n in self.nodes if n.kind == "max" and n.inner}
-
-        def expand(node):
-            if isinstance(node, Load) and node.buffer in full:
-                return ir.transform(full[node.buffer], {}, expand)
-            return None
-
-        self.online = {}
-        for node in self.nodes:
-            body = ir.transform(node.body, {}, expand) if node.kind == "sum" and node.inner else None
-            if not (isinstance(body, Op) and body.name == "exp" and getattr(body.args[0], "name", "") == "sub"):
-                continue
-            x, peak = body.args[0].args
-            found = peaks.get(peak.buffer) if isinstance(peak, Load) else None
-            if found is not None and ir.transform(found.body, {}, expand) is x and found.name not in self.online:
-                if self.level[node.name] == self.level[found.name] + 1:
-                    self.online[found.name] = node
-        self.early = {n.name for n in self.online.values()}
+        """The reductions that are found in the walk of the extreme that they need; see online.py."""
+        self.online = online.partners(self.nodes, self.level)
+        self.peak_of = {node.name: peak for peak, node in self.online.items()}
 
     def needed_nodes(self, level):
         """What a pass has to compute: its reductions, its stored rows, and the rows that these are made of."""
-        full = [n for n in self.nodes if n.inner and self.level[n.name] == level and n.name not in self.early]
+        full = [n for n in self.nodes if n.inner and self.level[n.name] == level and n.name not in self.peak_of]
         wanted = {n.name for n in full if n.is_reduction or n.name in self.stored}
         for node in reversed(full):
             if node.name in wanted:
@@ -64,7 +46,8 @@ class LoopedReductions:
             if not node.is_reduction:
                 self.emit(writer, node)
             elif node.name in self.online:
-                self.accumulate_online(writer, node, totals[node.name], totals[self.online[node.name].name])
+                total = self.online[node.name]
+                self.accumulate_online(writer, node, total, totals[node.name], totals[total.name])
             else:
                 joined = combine(node, totals[node.name], self.operand(writer, node))
                 joined = f"tl.where(rmask, {joined}, {totals[node.name]})" if r.masked else joined
@@ -75,19 +58,38 @@ class LoopedReductions:
             writer.line(line)
         writer.forget([n.name for n in full if not n.is_reduction])
         for node in reductions:
-            text, more = totals[node.name], ""
-            if node.name in self.early:
-                peak = next(name for name, total in self.online.items() if total is node)
-                top = writer.forwards[peak].text
-                text, more = f"{text} * rt.exp_below({totals[peak]}, {top})", f" + ({top} - {top})"  # all -inf: NaN
-            self.reduced(writer, node, text, more)
+            peak = self.peak_of.get(node.name)
+            self.reduced(writer, node, totals[node.name], peak and totals[peak], whole=count is None)
 
-    def accumulate_online(self, writer, node, peak, total):
-        """A new maximum shrinks the sum so far: sum(exp(x - new)) = sum(exp(x - old)) * exp(old - new)."""
-        writer.line(f"old = {peak}")
-        writer.line(f"new = {self.masked_operand(writer, node)}")
-        writer.line(f"{peak} = rt.maximum(old, new)")
-        writer.line(f"{total} = {total} * rt.exp_below(old, {peak}) + rt.exp_below(new, {peak})")
+    def accumulate_online(self, writer, peak, total, peaks, totals):
+        """One step of an extreme and its partner; `peaks`, `totals`: their accumulators."""
+        writer.line(f"old = {peaks}")
+        writer.line(f"new = {self.masked_operand(writer, peak)}")
+        writer.line(f"{peaks} = rt.{peak.kind}imum(old, new)")
+        if total.kind == "sum":
+            writer.line(f"{totals} = {totals} * rt.exp_below(old, {peaks}) + rt.exp_below(new, {peaks})")
+            return
+        place = next(e for e in ir.walk(total.body) if isinstance(e, ir.IndexExpr))
+        sign = ">" if peak.kind == "max" else "<"
+        better = f"(r_start == 0) | (new {sign} old) | ((new != new) & (old == old))"  # NaN wins; the first of equals
+        writer.line(f"{totals} = tl.where({better}, {writer.value(place)}, {totals})")
+
+    def reduced(self, writer, node, text, peaks=None, whole=True):
+        """Reduce a block to its result.  peaks: the block of extremes that a partner's block goes with."""
+        more = ""
+        if peaks is not None:
+            top = writer.forwards[self.peak_of[node.name]].text
+            if node.kind == "sum":
+                text = f"{text} * rt.exp_below({peaks}, {top})"
+                more = f" + ({top} - {top})" if whole else ""  # a row of -inf only sums up to NaN, a part of it to 0
+            else:
+                text = f"tl.where(({peaks} == {top}) | ({peaks} != {peaks}), {text}, {self.neutral(node)})"
+        writer.count += 1
+        name = f"t{writer.count}"
+        writer.line(f"{name} = rt.reduce_{node.kind}({text}){more}")
+        writer.forward(node.name, name, {"x"})
+        if node.name in self.stored:
+            writer.store(node.name, node.store, name, {"x"})
 
     def masked_operand(self, writer, node):
         """The value to reduce, with the neutral element where the row has ended."""

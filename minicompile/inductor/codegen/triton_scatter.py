@@ -128,23 +128,29 @@ class ScanKernel(LoopKernel):
         return self.finish(text, writer, [f"scan_{data.kind}"], [data.body])
 
     def scan(self, writer, data, r, address, name):
+        """The row as a whole if it fits in a block; else block by block, each going on where the last one ended."""
         dtype, kind = data.body.dtype, data.kind
         reduction = _Kind(kind, data.body)
         start = literal(REDUCTIONS[kind].identity(dtype), dtype)
-        writer.line(f"carry = tl.full([XBLOCK, 1], {start}, {compute(dtype)})")
+        whole = isinstance(r.numel, int) and r.block >= r.numel
+        if not whole:
+            writer.line(f"carry = tl.full([XBLOCK, 1], {start}, {compute(dtype)})")
         writer.push(*self.inner)
-        self.define(writer, r, "r_start")
+        self.define(writer, r, None if whole else "r_start")
         value = self.operand(writer, reduction)
         value = f"tl.where(rmask, {value}, {typed(start, dtype)})" if r.masked else value
         if not {"x", "r"} <= writer.axes_under(data.body):
             value = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])"
         writer.line(f"row = {value}")
-        writer.line(f"running = {combine(reduction, f'rt.scan_{kind}(row)', 'carry')}")
+        running = f"rt.scan_{kind}(row)"
+        writer.line(f"running = {running if whole else combine(reduction, running, 'carry')}")
         writer.store(name, address, "running", {"x", "r"})
-        writer.scopes[-1].stores.append(f"carry = {combine(reduction, 'carry', f'rt.reduce_{kind}(row)')}")
+        if not whole:
+            writer.scopes[-1].stores.append(f"carry = {combine(reduction, 'carry', f'rt.reduce_{kind}(row)')}")
         lines = writer.pop()
-        writer.line(f"for r_start in range(0, {writer.size(r.numel)}, RBLOCK):")
-        for line in indent(lines):
+        if not whole:
+            writer.line(f"for r_start in range(0, {writer.size(r.numel)}, RBLOCK):")
+        for line in lines if whole else indent(lines):
             writer.line(line)
 
 

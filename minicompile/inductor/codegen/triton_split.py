@@ -1,15 +1,15 @@
 """Reductions with few results and long rows: programs share a row, a second kernel joins their partial results.
 
-Goes in: a group of loops with one pass.  Comes out: its two kernels, and the Python function that calls them.  No
-atomics: the same bits every time.  Mirrors split reductions in `torch/_inductor/ir.py`.  Taught in chapter 12.
+Goes in: a group of loops with one walk over the rows.  Comes out: its two kernels, and the Python function that calls
+them.  No atomics: the same bits every time.  Mirrors split reductions in `torch/_inductor/ir.py`.  Taught in chapter
+12.
 """
 
 import torch
 
 from .. import ir
-from ..ops import REDUCTIONS
 from . import triton_tiles as tiles
-from .triton_expr import Axis, function, literal, pointer, typed
+from .triton_expr import Axis, function, pointer, typed
 
 
 class SharedReductions:
@@ -17,7 +17,7 @@ class SharedReductions:
 
     def shared_reduction(self):
         """Two kernels: each program reduces a part of a row; then the parts are joined, and the outer nodes follow."""
-        reductions = [n for n in self.nodes if n.is_reduction]
+        reductions = [n for n in self.nodes if n.is_reduction]  # an extreme comes before its partner
         late = [n for n in self.nodes if not n.inner and self.level[n.name] >= 0]
         early = [n for n in self.nodes if n not in late and n not in reductions]
         first, stored = self.parts_kernel(reductions, early)
@@ -84,12 +84,17 @@ class SharedReductions:
         writer.line("part = tl.arange(0, RBLOCK)[None, :]")
         conditions = [*(["xmask"] if x.masked else []), *([f"(part < {self.tile.parts})"] if r.masked else [])]
         mask = " & ".join(conditions)
+        blocks = {}
         for k, node in enumerate(reductions):
-            value = literal(REDUCTIONS[node.kind].identity(node.body.dtype), node.body.dtype)
             text = f"tl.load(part{k} + part*{writer.size(x.numel)} + x{', ' + mask if mask else ''})"
             text += ".to(tl.int1)" if node.body.dtype == torch.bool else ""
-            text = f"tl.where(part < {self.tile.parts}, {text}, {typed(value, node.body.dtype)})" if r.masked else text
-            self.reduced(writer, node, text)
+            if r.masked:
+                text = f"tl.where(part < {self.tile.parts}, {text}, {typed(self.neutral(node), node.body.dtype)})"
+            blocks[node.name] = f"block{k}"
+            writer.line(f"block{k} = {text}")
+        for node in reductions:
+            peak = self.peak_of.get(node.name)
+            self.reduced(writer, node, blocks[node.name], peak and blocks[peak])
         for node in late:
             self.emit(writer, node)
         constants = {x.constant: x.block, r.constant: r.block}

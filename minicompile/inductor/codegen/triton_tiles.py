@@ -83,7 +83,7 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted):
         tile.r, tile.num_warps = WIDE, 32
     programs = -(-x // xblock)
     blocks = -(-r // rblock)
-    if passes == 1 and isinstance(rnumel, int) and programs < MULTIPROCESSORS and blocks >= 4:
+    if walks == 1 and isinstance(rnumel, int) and programs < MULTIPROCESSORS and blocks >= 4:
         parts = clamp(PARTS // max(programs, 1), 1, blocks // 2)
         each = -(-blocks // parts)
         tile.parts, tile.chunk = -(-blocks // each), each * rblock

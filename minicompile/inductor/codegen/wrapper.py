@@ -150,6 +150,10 @@ class Wrapper:
             self.line(f"{overload_text(overload)}({', '.join([*parts, f'{name}={buffer.name}'])})")
             return
         call = f"{overload_text(data.target)}({', '.join(parts)})"
+        if data.binds:  # before the strides, which may be made of them
+            self.line(f"{buffer.name} = {call}")
+            self.lines += [f"    {symbol} = {buffer.name}{place}" for symbol, place in data.binds]
+            call = buffer.name
         self.line(f"{buffer.name} = {self.fixed(call, buffer.layout) if buffer.layout else call}")
 
     def fixed(self, call, layout):

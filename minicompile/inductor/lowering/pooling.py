@@ -34,9 +34,9 @@ def inside(position, size):
     for i, n in zip(position, size, strict=True):
         low, high = i.bounds()
         if low < 0:
-            conditions.append(ir.op("ge", ir.index_expr(i), ir.constant(0, torch.int64)))
+            conditions.append(ir.compare("ge", i, 0))
         if high >= n:
-            conditions.append(ir.op("lt", ir.index_expr(i), ir.constant(n, torch.int64)))
+            conditions.append(ir.compare("lt", i, n))
     return conditions
 
 

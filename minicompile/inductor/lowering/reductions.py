@@ -113,26 +113,18 @@ def count_nonzero(x, dims=None):
     return reduce(cast(cast(x, torch.bool), torch.int64), canonical_dims(x, dims), "sum")
 
 
-def scan(x, dim, kind, dtype, inner):
-    """A running reduction along one dimension, in `inner`; on the CPU the kernel itself keeps float sums in double."""
+def scan(x, dim, kind, dtype):
+    """A running reduction along one dimension; kernels keep sums wider: half types in float, on the CPU in double."""
     if x.ndim == 0:
         return copy_of(cast(x, dtype))
     if 0 in x.size:
         return filled(0)
-    typed = cast(cast(x, dtype), inner)
     variables = ir.loop_vars(x.size)
-    layout = ir.Layout.contiguous(x.device, inner, x.size)
-    body = typed.body(variables)
-    result = current().add_buffer(layout, ir.Scan(variables, dim % x.ndim, kind, body))
-    return result if inner == dtype else copy_of(cast(result, dtype))
-
-
-def scan_dtype(dtype, device):
-    return dtype if device.type == "cpu" else accumulate_dtype(dtype)
+    layout = ir.Layout.contiguous(x.device, dtype, x.size)
+    return current().add_buffer(layout, ir.Scan(variables, dim % x.ndim, kind, cast(x, dtype).body(variables)))
 
 
 @register_lowering(aten.cumsum, aten.cumprod)
 def cumulative(x, dim, dtype=None):
     kind = "sum" if current().node.target.overloadpacket is aten.cumsum else "prod"
-    dtype = fake().dtype
-    return scan(x, dim, kind, dtype, scan_dtype(dtype, x.device))
+    return scan(x, dim, kind, fake().dtype)

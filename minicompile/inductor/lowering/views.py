@@ -10,13 +10,10 @@ import torch
 
 from .. import ir
 from ..graph import TensorValue, current
-from ..indexing import delinearize, flatten, index
+from ..indexing import delinearize, flatten, from_data, index
 from .common import aten, broadcast, canonical_dims, cast, fake, promote, register_lowering
 from .pointwise import copy_of
-
-
-def replaced(position, dim, value):
-    return (*position[:dim], value, *position[dim + 1 :])
+from .slices import may_count_from_the_end, replaced, slice_bounds
 
 
 @register_lowering(aten.alias, aten.detach, aten.lift, aten.lift_fresh)
@@ -112,59 +109,6 @@ def squeeze(x, dims=None):
 def unsqueeze(x, dim):
     dim = dim % (x.ndim + 1)
     return x.view((*x.size[:dim], 1, *x.size[dim:]), lambda position: (*position[:dim], *position[dim + 1 :]))
-
-
-@register_lowering(aten.select.int)
-def select(x, dim, at):
-    dim = dim % x.ndim
-    at = at + x.size[dim] if isinstance(at, int) and at < 0 else at
-    size = (*x.size[:dim], *x.size[dim + 1 :])
-    return x.view(size, lambda position: (*position[:dim], index(at), *position[dim:]))
-
-
-def slice_bounds(n, start, end):
-    """Python's slice rules for sizes that are known; symbolic bounds come already in range."""
-    start = 0 if start is None else start
-    end = n if end is None else end
-    if isinstance(end, int) and end >= 2**63 - 1:
-        end = n
-    if all(isinstance(v, int) for v in (n, start, end)):
-        start, end, _ = slice(start, end).indices(n)
-        end = max(start, end)
-    return start, end
-
-
-@register_lowering(aten.slice.Tensor)
-def slice_(x, dim=0, start=None, end=None, step=1):
-    dim = dim % x.ndim
-    start, end = slice_bounds(x.size[dim], start, end)
-    count = (end - start + step - 1) // step
-    size = (*x.size[:dim], count, *x.size[dim + 1 :])
-    return x.view(size, lambda position: replaced(position, dim, position[dim] * step + start))
-
-
-@register_lowering(aten.narrow)
-def narrow(x, dim, start, length):
-    return slice_(x, dim, start, start + length)
-
-
-@register_lowering(aten.split_with_sizes, aten.split_with_sizes_copy, aten.unsafe_split_with_sizes)
-def split_with_sizes(x, sizes, dim=0):
-    result, start = [], 0
-    for n in sizes:
-        result.append(slice_(x, dim, start, start + n))
-        start = start + n
-    return result
-
-
-@register_lowering(aten.split.Tensor, aten.unsafe_split.Tensor)
-def split(x, size, dim=0):
-    return [slice_(x, dim, k * size, k * size + size) for k in range(len(fake()))] if size else [x]
-
-
-@register_lowering(aten.unbind.int)
-def unbind(x, dim=0):
-    return [select(x, dim, k) for k in range(len(fake()))]
 
 
 @register_lowering(aten.diagonal)
@@ -278,9 +222,9 @@ def in_range(i, start, end, size):
     """The condition start <= i < end on a position of a dimension, without the parts that always hold."""
     parts = []
     if not (isinstance(start, int) and start <= 0):
-        parts.append(ir.op("ge", ir.index_expr(i), ir.index_expr(start)))
+        parts.append(ir.compare("ge", i, start))
     if end != size:
-        parts.append(ir.op("lt", ir.index_expr(i), ir.index_expr(end)))
+        parts.append(ir.compare("lt", i, end))
     return parts
 
 
@@ -348,6 +292,8 @@ def constant_pad_nd(x, pad, value=0):
 def slice_scatter(x, source, dim=0, start=None, end=None, step=1):
     dim = dim % x.ndim
     n = x.size[dim]
+    if may_count_from_the_end(start, end):
+        return NotImplemented
     start, end = slice_bounds(n, start, end)
     source = broadcast(cast(source, x.dtype), replaced(x.size, dim, (end - start + step - 1) // step))
 
@@ -364,6 +310,8 @@ def slice_scatter(x, source, dim=0, start=None, end=None, step=1):
 @register_lowering(aten.select_scatter)
 def select_scatter(x, source, dim, at):
     dim = dim % x.ndim
+    if from_data(at):
+        return NotImplemented
     at = at + x.size[dim] if isinstance(at, int) and at < 0 else at
     return slice_scatter(x, unsqueeze(source, dim), dim, at, at + 1)
 
@@ -387,7 +335,7 @@ def triangle(x, diagonal=0):
 
     def inner(position):
         i, j = position[-2:]
-        keep = ir.op("le" if lower else "ge", ir.index_expr(j - i), ir.constant(diagonal, torch.int64))
+        keep = ir.compare("le" if lower else "ge", j - i, diagonal)
         return ir.op("where", keep, x.load(position), ir.constant(0, x.dtype))
 
     return TensorValue(x.device, x.dtype, x.size, inner)
