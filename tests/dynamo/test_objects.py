@@ -509,3 +509,46 @@ def test_a_cell_of_the_function_is_deleted_and_written_once():
     assert put.__closure__[0].cell_contents == 3
     (text,) = captured.bytecode.values()
     assert text.split("PUSH_EXC_INFO")[0].count("STORE_DEREF") == 1 and "STORE_ATTR" not in text
+
+
+def class_with_properties_that_lack_an_accessor():
+    class Inner:
+        @property
+        def read(self):
+            return 1
+
+        alias = read
+        nothing = property()
+        write = property(None, lambda self, value: None)
+
+        def read_nothing(self):
+            return super().nothing
+
+    class Outer(Inner):
+        def read_nothing(self):
+            return super().nothing
+
+    Inner.late = property()
+    return Outer
+
+
+@pytest.mark.parametrize("name", ["read", "alias", "nothing", "write", "late"])
+def test_properties_say_what_they_lack(name):
+    """With the whole name of the class, and the property's own name or none."""
+
+    def function(x, cls):
+        thing, told = cls(), []
+        for use in (lambda: getattr(thing, name), lambda: setattr(thing, name, 1), lambda: delattr(thing, name)):
+            try:
+                use()
+            except AttributeError as error:
+                told.append(str(error))
+        try:
+            thing.read_nothing()
+        except AttributeError as error:
+            told.append(str(error))
+        return told, x + 1
+
+    cls = class_with_properties_that_lack_an_accessor()
+    found = minicompile.compile(function, backend="eager", fullgraph=True)(torch.ones(1), cls)
+    assert found == function(torch.ones(1), cls)

@@ -13,7 +13,7 @@ import functools
 import types
 
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import VariableTracker, can_change, type_name, unsupported
+from .base import VariableTracker, can_change, unsupported
 from .c_methods import BoundDescriptorVariable
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -138,14 +138,22 @@ def get_property(tx, found, instance):
     source = class_source(found)
     if instance is None:
         return value_at(tx, found.attribute, source)
-    return call_accessor(tx, found, "fget", "getter", instance)
+    return call_accessor(tx, found, "__get__", instance)
 
 
-def call_accessor(tx, found, accessor, word, instance, *values):
-    function, source = getattr(found.attribute, accessor), class_source(found)
+ACCESSORS = {"__get__": "fget", "__set__": "fset", "__delete__": "fdel"}
+
+
+def call_accessor(tx, found, method, instance, *values):
+    """A property that has not got it says so itself, of an object whose class has the same name."""
+    from .constant import as_observed
+
+    function, source = getattr(found.attribute, ACCESSORS[method]), class_source(found)
     if function is None:
-        tx.raise_observed(AttributeError, f"property '{found.name}' of '{type_name(found.cls)}' object has no {word}")
-    function = value_at(tx, function, source and AttrSource(source, accessor))
+        named_alike = type("", (), {"__qualname__": instance.python_type().__qualname__})()
+        with as_observed(tx):
+            getattr(property, method)(found.attribute, named_alike, *(None for _ in values))
+    function = value_at(tx, function, source and AttrSource(source, ACCESSORS[method]))
     return function.call_function(tx, [instance, *values], {})
 
 
@@ -248,20 +256,20 @@ def call_get(tx, found, instance, hook):
 # --- writing ----------------------------------------------------------------------------------------
 def descriptor_set(tx, found, instance, value):
     """Send a write to the descriptor found on the class; False where there is none that takes it."""
-    return _descriptor_write(tx, found, instance, "__set__", "fset", "setter", (value,))
+    return _descriptor_write(tx, found, instance, "__set__", value)
 
 
 def descriptor_delete(tx, found, instance):
-    return _descriptor_write(tx, found, instance, "__delete__", "fdel", "deleter", ())
+    return _descriptor_write(tx, found, instance, "__delete__")
 
 
-def _descriptor_write(tx, found, instance, method, accessor, word, values):
+def _descriptor_write(tx, found, instance, method, *values):
     if found is None or not is_data_descriptor(found.attribute):
         return False
     attribute = found.attribute
     hook = class_lookup(tx, type(attribute), method)
     if isinstance(attribute, property) and not isinstance(getattr(hook, "attribute", None), types.FunctionType):
-        call_accessor(tx, found, accessor, word, instance, *values)
+        call_accessor(tx, found, method, instance, *values)
     elif isinstance(attribute, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         instance.store_c_attribute(tx, found, *values)
     elif hook is not None and isinstance(hook.attribute, types.FunctionType):
