@@ -18,6 +18,10 @@ def _number(name, default):
     return int(os.environ.get(f"MINICOMPILE_{name}", default))
 
 
+def _fraction(name, default):
+    return float(os.environ.get(f"MINICOMPILE_{name}", default))
+
+
 def _text(name, default):
     return os.environ.get(f"MINICOMPILE_{name}", default)
 
@@ -34,6 +38,7 @@ capture_scalar_outputs = _flag("CAPTURE_SCALAR_OUTPUTS", False)  # `.item()`, `n
 
 # --- aot --------------------------------------------------------------------------------------------
 partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward
+activation_memory_budget = _fraction("ACTIVATION_MEMORY_BUDGET", 1.0)  # share of what min-cut saves; 0: recompute all
 
 # --- inductor ---------------------------------------------------------------------------------------
 fusion = _flag("FUSION", True)

@@ -39,6 +39,15 @@ class Explanation:
     def recompiles(self):
         return [f"{entry.name}: {entry.recompile_reason}" for entry in self.compilations if entry.recompile_reason]
 
+    def memory(self):
+        """What each training graph keeps for its backward, and the most that is alive at one time."""
+        graphs = [(entry.name, a) for entry in self.compilations for a in entry.artifacts("aot")]
+        return [
+            f"memory: {name} saves {graph.saved_bytes:,} bytes, peak {graph.peak_memory():,} besides its inputs"
+            for name, graph in graphs
+            if getattr(graph, "backward", None) is not None
+        ]
+
     def seconds_by_stage(self):
         """{stage: seconds}, without what a stage spent in the stages below it."""
         totals = dict.fromkeys(record.STAGES, 0.0)
@@ -54,7 +63,8 @@ class Explanation:
         return totals
 
     def __repr__(self):
-        lines = [", ".join(f"{value} {name.replace('_', ' ')}" for name, value in self.stats.items())]
+        counts = {name: value for name, value in self.stats.items() if name != "saved_bytes"}
+        lines = [", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counts.items()), *self.memory()]
         for number, errors in enumerate(by_place(self.breaks), 1):
             lines.append(f"break {number}: {max(map(str, errors), key=len)}")
             if len(errors) > 1:

@@ -32,6 +32,7 @@ def compile(
             record.counters["aot_rejected"] += 1
             return runtime.eager(gm)
     record.log("aot", "%s", graph)
+    record.counters["saved_bytes"] += graph.saved_bytes
     ambient = torch._C._is_any_autocast_enabled()
     adapt = (lambda f: runtime.without_autocast(runtime.boxed(f))) if ambient else runtime.boxed
     examples = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]

@@ -9,6 +9,8 @@ import html
 
 from torch import fx
 
+from .memory import peak_memory
+
 
 @dataclasses.dataclass
 class AOTGraph:
@@ -43,6 +45,10 @@ class AOTGraph:
     def saved_bytes(self):
         return sum(s.bytes for s in self.saved)
 
+    def peak_memory(self):
+        """The most bytes that a call and its backward hold at one time, besides the inputs, operator by operator."""
+        return peak_memory(self)
+
     def __repr__(self):
         lines = [f"AOTGraph({', '.join(f'{k}={v}' for k, v in self.node_counts.items())} nodes)"]
         names = [*self.input_names, *self.constants]
@@ -53,6 +59,7 @@ class AOTGraph:
             lines += [f"saved: {len(self.saved)} tensors, {self.saved_bytes:,} bytes"]
             lines += [f"  {s}" for s in self.saved]
             lines += [
+                f"peak memory: {self.peak_memory():,} bytes",
                 f"recomputed in backward: {', '.join(self.recomputed) or 'nothing'}",
                 f"backward{show(self.backward)}",
             ]

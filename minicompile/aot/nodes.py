@@ -41,26 +41,33 @@ def draws(target):
 
 
 def is_random(node):
-    return node.op == "call_function" and draws(node.target)
+    """Attention draws too, unless its dropout is off."""
+    if node.op != "call_function" or not draws(node.target):
+        return False
+    names = [argument.name for argument in node.target._schema.arguments]
+    if "dropout_p" not in names:
+        return True
+    position = names.index("dropout_p")
+    default = node.target._schema.arguments[position].default_value
+    return (*node.args[position : position + 1], node.kwargs.get("dropout_p", default))[0] != 0
 
 
 @functools.cache
 def is_pure(target):
-    """An ATen operator that neither writes nor draws: what it is called with makes no difference."""
+    """An ATen operator that writes nothing and asserts nothing: what it is called with makes no difference."""
     return (
         isinstance(target, torch._ops.OpOverload)
         and target.namespace == "aten"
-        and not (
-            target._schema.is_mutable or draws(target) or "assert" in str(target) or "sym_constrain" in str(target)
-        )
+        and not (target._schema.is_mutable or "assert" in str(target) or "sym_constrain" in str(target))
     )
 
 
 def has_effect(node):
     """Must the node run although nobody reads it?  Assertions do, and random draws: they advance the generator."""
-    if node.op == "call_function" and (node.target is operator.getitem or is_pure(node.target)):
-        return False
-    return node.is_impure() or is_random(node)
+    if is_random(node):
+        return True
+    pure = node.op == "call_function" and (node.target is operator.getitem or is_pure(node.target))
+    return not pure and node.is_impure()
 
 
 def escaping(graph, result_count):
@@ -100,3 +107,32 @@ def can_be_one(node, source, escape):
         return False
     escape.add(base)
     return True
+
+
+# --- sizes and dependence ---------------------------------------------------------------------------
+def hinted(number):
+    """A size; a symbolic one counts as what it was in the example."""
+    return number if isinstance(number, int) else int(number.node.hint or 0)
+
+
+def is_tensor(node):
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def size_in_bytes(node):
+    """Bytes of a value; symbolic sizes count as what they were in the example."""
+    value = node.meta.get("val")
+    if not is_tensor(node):
+        return 8
+    return hinted(value.numel()) * value.element_size()
+
+
+def needed_for(outputs, stop):
+    """Every node that `outputs` depend on, without the nodes in `stop` and what only they need."""
+    found, todo = set(), [n for n in outputs if isinstance(n, fx.Node)]
+    while todo:
+        node = todo.pop()
+        if node not in found and node not in stop:
+            found.add(node)
+            todo.extend(node.all_input_nodes)
+    return found

@@ -14,7 +14,8 @@ import torch
 from torch import fx
 
 from .. import config
-from .nodes import base_of, has_effect, is_random, is_view
+from .memory import Budget
+from .nodes import base_of, has_effect, is_random, is_tensor, is_view, needed_for, size_in_bytes
 
 aten = torch.ops.aten
 # Prices in memory traffic, per byte of the tensor: 1 to read it from memory, 1 to write it.  Computing it again where
@@ -55,19 +56,6 @@ class SavedTensor:
 
 
 # --- what things cost -------------------------------------------------------------------------------
-def is_tensor(node):
-    return isinstance(node.meta.get("val"), torch.Tensor)
-
-
-def size_in_bytes(node):
-    """Bytes of a value; symbolic sizes count as what they were in the example."""
-    value = node.meta.get("val")
-    if not is_tensor(node):
-        return 8
-    numel = value.numel()
-    return int(numel if isinstance(numel, int) else numel.node.hint or 0) * value.element_size()
-
-
 def recompute_cost(node):
     """Bytes-equivalent of running the node again in the backward; None: never."""
     if node.op != "call_function" or has_effect(node):
@@ -192,17 +180,6 @@ class Cut:
 
 
 # --- building the two graphs ------------------------------------------------------------------------
-def needed_for(outputs, stop):
-    """Every node that `outputs` depend on, without the nodes in `stop` and what only they need."""
-    found, todo = set(), [n for n in outputs if isinstance(n, fx.Node)]
-    while todo:
-        node = todo.pop()
-        if node not in found and node not in stop:
-            found.add(node)
-            todo.extend(node.all_input_nodes)
-    return found
-
-
 def late(joint, compute, inputs, outputs):
     """The nodes of `compute` in order, where what is recomputed comes right before its reader: it dies soon."""
     position, placed, there = {n: i for i, n in enumerate(joint.graph.nodes)}, [], set(inputs)
@@ -282,10 +259,18 @@ def partition(graph):
     backward = needed_for([*grads, *must_run], inside)
     crossing = {i for n in backward for i in n.all_input_nodes if i in inside} | {g for g in grads if g in inside}
     mutated = {primals[m.index] for m in graph.mutations}
+    places = {n for n in forward if n.op == "placeholder"}
+
+    def read_across(stop):
+        """What the backward reads from the forward if it computes again what is not in `stop`."""
+        reached = needed_for([*grads, *must_run], stop | places)
+        read = {i for n in reached for i in n.all_input_nodes} | set(grads)
+        return [n for n in forward if n in read and (n in stop or n in places)]
+
     saved = Cut(forward, crossing, results, mutated).saved()
-    reached = needed_for([*grads, *must_run], saved | {n for n in forward if n.op == "placeholder"})
-    read = {i for n in reached for i in n.all_input_nodes} | set(grads)
-    saved = [n for n in forward if n in read and (n in saved or n.op == "placeholder")]
+    if config.activation_memory_budget < 1:
+        saved = Budget(read_across, forward, results, mutated).choose(saved, config.activation_memory_budget)
+    saved = read_across(saved)
     saved = [n for n in saved if is_tensor(n)] + [n for n in saved if not is_tensor(n)]
     build(graph, saved, primals, tangents, results, grads, mutated)
 
