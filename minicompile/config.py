@@ -30,7 +30,7 @@ def _text(name, default):
 strict = _flag("STRICT", False)  # an internal error raises instead of warning once and running eager (tests turn it on)
 
 # --- dynamo -----------------------------------------------------------------------------------------
-recompile_limit = _number("RECOMPILE_LIMIT", 8)  # compiled entries per code object; then that code runs eager
+recompile_limit = _number("RECOMPILE_LIMIT", 8)  # entries per code object and options; then eager where none fits
 inline_depth_limit = _number("INLINE_DEPTH_LIMIT", 200)  # nested calls followed before the graph breaks
 nested_graph_breaks = _flag("NESTED_GRAPH_BREAKS", True)  # a break in an inlined callee cuts that callee in two
 loop_limit = _number("LOOP_LIMIT", 10_000)  # times that one loop goes round during capture before the graph breaks

@@ -7,6 +7,7 @@ Mirrors `torch._dynamo.explain`.  Taught in chapters 05 and 15.
 
 import dataclasses
 import html
+import textwrap
 
 from . import record
 from .compiler import compile
@@ -72,7 +73,10 @@ class Explanation:
         lines += [f"recompile: {reason}" for reason in self.recompiles]
         for name, reasons in self.history.items():
             if len(reasons) > len(self.recompiles):
-                lines += [f"{name} was compiled {len(reasons) + 1} times:", *(f"  {reason}" for reason in reasons)]
+                lines += [
+                    f"{name} was compiled {len(reasons) + 1} times:",
+                    *(textwrap.indent(reason, "  ") for reason in reasons),
+                ]
         lines.append("seconds: " + ", ".join(f"{name} {value:.3f}" for name, value in self.seconds_by_stage().items()))
         for entry in self.compilations:
             for capture in entry.artifacts("capture"):

@@ -5,6 +5,7 @@
  *     None: run this frame as it is, ask again next time.  False: never ask again for this code.
  *     (new_code, guard): remember the pair, run new_code instead.  guard is None or a callable,
  *     `guard(function, *args)`; an entry is used when its guard returns a true value.
+ *     (None, False): ask only the guards that there are; where none holds, run the frame as it is.
  * Comes out: the user's function runs new_code, found again through a cache on the code object (co_extra).
  *
  * A replacement runs in one of two ways:
@@ -122,7 +123,7 @@ static PyObject * /* new reference to the entry whose guard holds; NULL without 
 find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject *cache, PyObject *callback)
 {
     int n = count_args(co);
-    PyObject *few[FEW], **args = n < FEW ? few : PyMem_New(PyObject *, n + 1), *entry = NULL;
+    PyObject *few[FEW], **args = n < FEW ? few : PyMem_New(PyObject *, n + 1), *entry = NULL, *otherwise = NULL;
     if (args == NULL)
         return PyErr_NoMemory();
     args[0] = (PyObject *)F_FUNC(f);
@@ -132,6 +133,10 @@ find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cache) && entry == NULL; i++) {
         PyObject *candidate = PyTuple_GET_ITEM(cache, i), *guard = PyTuple_GET_ITEM(candidate, E_GUARD);
         int holds = PyTuple_GET_ITEM(candidate, E_CALLBACK) == callback;
+        if (holds && guard == Py_False) {
+            otherwise = candidate;
+            continue;
+        }
         if (holds && guard != Py_None) {
             PyObject *answer = PyObject_Vectorcall(guard, args, n + 1, NULL);
             holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
@@ -148,6 +153,8 @@ find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject
         if (all == NULL || set_cache(co, all) < 0)
             Py_CLEAR(entry);
     }
+    if (entry == NULL && !PyErr_Occurred())
+        entry = Py_XNewRef(otherwise);
     Py_DECREF(cache);
     if (args != few)
         PyMem_Free(args);
@@ -216,6 +223,8 @@ consider(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
             Py_XDECREF(swap_callback(NULL));
         tls_callback = callback;
     }
+    if (entry != NULL && PyTuple_GET_ITEM(entry, E_GUARD) == Py_False)
+        Py_CLEAR(entry);
     if (entry != NULL) {
         result = run_entry(ts, f, entry);
         Py_DECREF(entry);

@@ -12,7 +12,8 @@
 #include "_cpython_frames.h"
 
 /* A cache entry is a 4-tuple; a cache is a tuple of entries.  An entry serves only the callback that made it: one
- * function may be compiled with several backends. */
+ * function may be compiled with several backends.  One with the guard False has no code: where no guard of that callback
+ * holds, the frame runs as it is. */
 enum { E_GUARD, E_CODE, E_FLAT, E_CALLBACK };
 #define SKIP ((PyObject *)1)      /* co_extra value: leave this code alone */
 #define KIND (CO_OPTIMIZED | CO_NEWLOCALS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
@@ -93,20 +94,25 @@ flatten(PyObject *code)
     return flat;
 }
 
-static PyObject * /* new reference to the new entry */
-add_entry(PyCodeObject *co, PyObject *code, PyObject *guard, PyObject *callback)
+static PyObject * /* new reference; NULL with an exception */
+new_entry(PyCodeObject *co, PyObject *code, PyObject *guard, PyObject *callback)
 {
+    if (guard == Py_False)
+        return PyTuple_Pack(4, guard, Py_None, Py_None, callback);
     PyCodeObject *new = (PyCodeObject *)code;
     if (!PyCode_Check(code) || count_args(new) != count_args(co) || new->co_nfreevars != co->co_nfreevars
             || ((new->co_flags ^ co->co_flags) & KIND))
         return PyErr_Format(PyExc_TypeError, "replacement code does not fit %R", co);
     PyObject *flat = flatten(code);
-    if (flat == NULL || set_cache(new, SKIP) < 0) {
-        Py_XDECREF(flat);
-        return NULL;
-    }
-    PyObject *entry = PyTuple_Pack(4, guard, code, flat, callback);
-    Py_DECREF(flat);
+    PyObject *entry = flat != NULL && set_cache(new, SKIP) == 0 ? PyTuple_Pack(4, guard, code, flat, callback) : NULL;
+    Py_XDECREF(flat);
+    return entry;
+}
+
+static PyObject * /* new reference to the new entry */
+add_entry(PyCodeObject *co, PyObject *code, PyObject *guard, PyObject *callback)
+{
+    PyObject *entry = new_entry(co, code, guard, callback);
     PyObject *all = entry != NULL ? rebuild(entry, cache_of(co), NULL) : NULL;
     if (all == NULL || set_cache(co, all) < 0)
         Py_CLEAR(entry);

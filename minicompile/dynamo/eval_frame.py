@@ -1,7 +1,8 @@
 """From a frame to a cache entry: decides what to capture, captures it, assembles the new code, counts recompiles.
 
 Goes in: the hook's question `(code, function, arguments)`.  Comes out: `(new code, guard)`, None (run it as it is this
-time) or False (never ask again).  Mirrors `torch/_dynamo/eval_frame.py` and `convert_frame.py`.  Taught in chapter 01.
+time), False (never ask again) or AS_IT_IS (ask the guards that there are, and nobody else).
+Mirrors `torch/_dynamo/eval_frame.py` and `convert_frame.py`.  Taught in chapter 01.
 """
 
 import builtins
@@ -22,6 +23,7 @@ from .bytecode import CallArguments, Instruction, assemble
 from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
 from .dynamic_shapes import SizeHistory
+from .guard_reports import recompile_reason
 from .guards import GuardSet, frame_arguments
 from .output_graph import OutputGraph
 from .resume_code import resumes_in_loop
@@ -83,6 +85,7 @@ class FrameState:
         self.sizes = collections.defaultdict(SizeHistory)  # for each CompileOptions
 
 
+AS_IT_IS = None, False  # what the hook remembers: without a guard that holds, run the frame as it is
 frame_states = CodeTable()
 _lock = threading.RLock()
 
@@ -104,15 +107,15 @@ def convert_frame(options, code, function, arguments):
     with _lock:
         state = frame_states.get(code) or frame_states.set(code, FrameState())
         known = [check for known_options, check in state.compiled if known_options == options]
-        failure = recompile_reason(known, function, arguments)
+        why = recompile_reason(known, function, arguments)
         if known and resumes_in_loop(code):
             add_varying(state.varying, known[-1].guards.failures(function, arguments))
         if len(known) >= config.recompile_limit:
-            warn_limit(code, failure)
-            return False
+            warn_limit(code, why)
+            return AS_IT_IS
         with record.compilation(code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}") as entry:
-            if failure is not None:
-                entry.recompile_reason = reason = str(failure)
+            if why is not None:
+                entry.recompile_reason = reason = str(why)
                 state.history.append(reason)
                 record.counters["recompiles"] += 1
                 record.log("recompiles", "%s recompiles: %s", code.co_qualname, reason)
@@ -267,17 +270,12 @@ def note_break(entry, error):
     record.log("graph_breaks", "%s", error)
 
 
-def recompile_reason(checks, function, arguments):
-    """Why none of the entries fits: the GuardFailure of the newest; None where there is none."""
-    failures = (check.guards.first_failure(function, arguments) for check in reversed(checks))
-    return next((failure for failure in failures if failure is not None), None)
-
-
-def warn_limit(code, failure):
+def warn_limit(code, why):
+    _, newest = why.failures[0]
     record.warn_once(
         f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) was compiled {config.recompile_limit} times; "
-        f"from now on it runs in eager. The guard that kept failing: {failure}. What helps: {failure.mend}; "
-        "or raise minicompile.config.recompile_limit."
+        f"from now on it runs in eager where none of these fits. The guard that kept failing: {newest}. "
+        f"What helps: {newest.mend}; or raise minicompile.config.recompile_limit."
     )
 
 

@@ -18,7 +18,6 @@ import torch
 
 from .guard_checks import (
     AMBIENT_NAMES,
-    TENSOR_PROPERTY_NAMES,
     all_distinct,
     ambient_state,
     has_no_hooks,
@@ -31,6 +30,7 @@ from .guard_checks import (
     tensor_properties,
 )
 from .guard_program import guard_program
+from .guard_reports import KEEP, MENDS, GuardFailure, tensor_difference
 from .source import ConstantSource, LocalSource, Source, argument_name, path_of
 
 
@@ -202,6 +202,7 @@ class GuardFunction:
         self.writer = GuardWriter(code)
         ordered = sorted(guard_set, key=asking_order)
         self.source_text = self.writer.function_text(ordered, self.arguments, guard_set)
+        self.finder = None  # the function that finds the first guard that fails, once it is needed
         self.check = guard_program(guard_set, ordered, self.arguments, self.writer.namespace, GUARD_KINDS)
 
     def failures(self, function, arguments):
@@ -221,10 +222,14 @@ class GuardFunction:
         for name, old, new in zip(AMBIENT_NAMES, self.guard_set.ambient, ambient_state()):
             if old != new:
                 return GuardFailure(name, old, new, mend="enter that mode once, around all calls")
-        for guard in self.guard_set:
-            failed = self._evaluate(guard, function, arguments)
-            if failed is not None:
-                return failed
+        guards = list(self.guard_set)
+        if self.finder is None:
+            writer = GuardWriter(self.writer.code)
+            exec(compile(writer.finder_text(guards, self.arguments), "<guards>", "exec"), writer.namespace)
+            self.finder = writer.namespace["first"]
+        position = self.finder(function, *arguments)
+        if position < len(guards):
+            return self._evaluate(guards[position], function, arguments)
         if self.guard_set.global_hooks and not no_global_hooks():
             return GuardFailure("global module hooks", "none", "some")
         return None
@@ -250,48 +255,6 @@ class GuardFunction:
         if guard.kind == "tensor" and isinstance(value, tuple):
             return tensor_difference(guard, value)
         return GuardFailure(str(guard), guard.expected, value, guard.user_location, MENDS.get(guard.kind, KEEP))
-
-
-KEEP = "keep that value as it is from call to call"
-MENDS = {  # kind of guard -> what to do where it keeps failing
-    "equals": "make that value a tensor, or keep it constant",
-    "is": "make that object once, outside of the calls",
-    "code": "define that function once, outside of the calls",
-    "tensor": "convert that tensor before the call, so that all calls get one kind",
-    "length": "keep its length, or put its tensors together into one with torch.stack",
-    "keys": "keep its keys and their order",
-    "truth": "decide before the call",
-}
-
-
-@dataclasses.dataclass
-class GuardFailure:
-    """What did not hold, what it was during capture and what it is now, and the user's line that needed it."""
-
-    what: str
-    old: object
-    new: object
-    user_location: str = ""
-    mend: str = KEEP
-
-    def __str__(self):
-        where = f" ({self.user_location})" if self.user_location else ""
-        return f"{self.what}: was {spelled(self.old)}, is {spelled(self.new)}{where}"
-
-
-def tensor_difference(guard, properties):
-    """The GuardFailure of the first property that differs; of sizes and strides, the first number."""
-    for name, old, new in zip(TENSOR_PROPERTY_NAMES, guard.expected, properties):
-        place = f"{guard.source.name}.{name}"
-        if name in ("shape", "stride") and old is not None and new is not None and len(old) == len(new):
-            for index, (a, b) in enumerate(zip(old, new)):
-                if a is not None and a != b:
-                    place += f"[{index}]" if name == "shape" else f"({index})"
-                    mend = f"minicompile.mark_dynamic({guard.source.name}, {index}) or dynamic=True makes one graph do"
-                    return GuardFailure(place, a, b, guard.user_location, mend)
-        elif old != new:
-            return GuardFailure(place, old, new, guard.user_location, MENDS["tensor"])
-    raise AssertionError(f"{guard} holds")
 
 
 GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
@@ -375,6 +338,14 @@ class GuardWriter:
             if guard_set.global_hooks:
                 self.lines.insert(1, "if not no_global_hooks(): return False")
         return self._definition("guard", arguments, "return True", "return False")
+
+    def finder_text(self, guards, arguments):
+        """A function that answers which of these guards is the first that does not hold; their number if all do."""
+        for position, guard in enumerate(guards):
+            self.lines.append(f"at = {position}")
+            condition = self.condition(guard)
+            self.lines.append(f"if not {condition}: return at")
+        return self._definition("first", arguments, f"return {len(guards)}", "return at")
 
     def value_text(self, source, arguments):
         result = self.value(source)

@@ -29,7 +29,10 @@ MEANINGS = {
 
 @dataclasses.dataclass
 class Entry:
-    """One compiled frame: why it was compiled ("" for the first), its guard check, and what it was captured as."""
+    """One compiled frame: its guard check, and what it was captured as.
+
+    reason: why it was compiled, "" for the first; a line for each entry that did not fit, newest first.
+    """
 
     number: int
     reason: str
@@ -67,12 +70,12 @@ class CompileHistory:
 
     def convert_frame(self, code, function, arguments):
         answer = eval_frame.convert_frame(self.options, code, function, arguments)
-        if not answer:
+        if not answer or answer == eval_frame.AS_IT_IS:
             return answer
         new_code, check = answer
         compilation = record.compilations[-1]
         (capture,) = compilation.artifacts("capture")
-        entry = Entry(len(self.entries) + 1, without_path(compilation.recompile_reason), check, capture)
+        entry = Entry(len(self.entries) + 1, without_paths(compilation.recompile_reason), check, capture)
         self.entries.append(entry)
         self.calls[-1].steps.append((entry, COMPILED))
 
@@ -105,9 +108,10 @@ class CompileHistory:
         return draw_recompiles(self)._repr_mimebundle_(include, exclude)
 
 
-def without_path(reason):
-    """`x.shape[0]: was 8, is 9` of a reason that also names the file and the line."""
-    return reason.rpartition(" (")[0] if reason.endswith(")") and " (" in reason else reason
+def without_paths(reason):
+    """`x.shape[0]: was 8, is 9` of each line of a reason that also names the file and the line."""
+    lines = [line.rpartition(" (")[0] if line.endswith(")") and " (" in line else line for line in reason.splitlines()]
+    return "\n".join(lines)
 
 
 def record_recompiles(function, *calls, **options):
@@ -121,7 +125,8 @@ def record_recompiles(function, *calls, **options):
 def draw_recompiles(history, title="Calls and cache entries"):
     """A column for each call, a row for each entry with the reason for which it was compiled."""
     column, row, top = 40, 46, 88
-    left = 46 + max([210, *(7.3 * len(entry.reason) for entry in history.entries)])
+    reasons = [entry.reason.partition("\n")[0] for entry in history.entries]  # what failed in the newest entry
+    left = 46 + max([210, *(7.3 * len(reason) for reason in reasons)])
     gave_up = any(call.eager for call in history.calls)
     rows = len(history.entries) + gave_up
     width = max(left + column * len(history.calls) + 16, 780)
@@ -140,10 +145,10 @@ def draw_recompiles(history, title="Calls and cache entries"):
             canvas.box(x, y, column - 4, row - 12, FILLS[what])
             ink = "#ffffff" if what == COMPILED else style.INK
             canvas.text(x + column / 2 - 2, y + 22, str(turn), 13, ink, "middle", bold=what != REFUSED)
-    for entry in history.entries:
+    for entry, reason in zip(history.entries, reasons):
         y = top + row * (entry.number - 1)
         canvas.text(16, y + 22, str(entry.number), 14, bold=True)
-        canvas.text(34, y + 22, entry.reason or "first call", 12, mono=bool(entry.reason))
+        canvas.text(34, y + 22, reason or "first call", 12, mono=bool(reason))
     if gave_up:
         canvas.text(34, top + row * (rows - 1) + 22, "eager", 12)
     x = 16

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import minicompile
+from minicompile.testing import CompileCounter
 
 
 class Settings:
@@ -106,3 +107,87 @@ def test_the_limit_in_another_mode():
         compiled(torch.ones(1))
         with torch.no_grad():
             compiled(torch.ones(1))
+
+
+def test_each_entry_says_what_failed_newest_first():
+    def scaled(x, scale, mode):
+        return x * len(mode) * scale
+
+    compiled = minicompile.compile(scaled, backend="eager", dynamic=False)
+    x, wide = torch.ones(2), torch.ones(2, dtype=torch.float64)
+    for arguments in ((x, 2, "a"), (wide, 2, "a"), (x, 2, "bb"), (torch.ones(3), 2, "bb")):
+        compiled(*arguments)
+    reasons = [entry.recompile_reason.splitlines() for entry in minicompile.record.compilations]
+    line = f"test_guard_reports.py:{scaled.__code__.co_firstlineno + 1} in scaled)"
+    assert all(each.endswith(line) for reason in reasons for each in reason)
+    assert [[each.split(" (")[0] for each in reason] for reason in reasons] == [
+        [],
+        ["x.dtype: was torch.float32, is torch.float64"],
+        ["mode == 'a': was 'a', is 'bb'", "    entry 1: mode == 'a': was 'a', is 'bb'"],
+        [
+            "x.shape[0]: was 2, is 3",
+            "    entry 2: mode == 'a': was 'a', is 'bb'",
+            "    entry 1: mode == 'a': was 'a', is 'bb'",
+        ],
+    ]
+    text = repr(minicompile.explain(scaled, backend="eager", dynamic=False)(torch.ones(4), 2, "bb"))
+    assert "scaled was compiled 5 times:" in text and "\n  x.shape[0]: was 3, is 4" in text
+    assert "\n      entry 3: x.shape[0]: was 2, is 4" in text and "\n      entry 1: mode == 'a': was 'a'" in text
+
+
+def test_the_first_failure_is_found_where_a_value_cannot_be_read():
+    compiled = minicompile.compile(step, backend="eager")
+    settings = Settings()
+    compiled(torch.ones(2), settings, 3, None)
+    del settings.sizes
+    with pytest.raises(AttributeError):
+        compiled(torch.ones(2), settings, 3, None)
+    reason = minicompile.record.compilations[-1].recompile_reason
+    assert reason.startswith("type(settings.sizes) is list: was <class 'list'>, is 'unreadable (AttributeError)' (")
+
+
+class CallCounter(CompileCounter):
+    """Counts the calls of its graphs too."""
+
+    calls = 0
+
+    def __call__(self, gm, example_inputs):
+        run = super().__call__(gm, example_inputs)
+
+        def counted(*inputs):
+            self.calls += 1
+            return run(*inputs)
+
+        return counted
+
+
+def test_at_the_limit_of_one_set_of_options_the_others_go_on():
+    def double(x):
+        return x * 2
+
+    counters = [CallCounter() for _ in range(3)]
+    few, others, later = (minicompile.compile(double, backend=c, dynamic=False) for c in counters)
+    vectors = [torch.arange(float(n)) for n in range(2, 8)]
+    with minicompile.config.patch(recompile_limit=2), pytest.warns(UserWarning, match="where none of these fits"):
+        others(vectors[0])
+        for x in vectors * 2:
+            assert torch.equal(few(x), x * 2)
+        for x in vectors[:2] * 2:
+            assert torch.equal(others(x), x * 2) and torch.equal(later(x), x * 2)
+    assert [(counter.graphs, counter.calls) for counter in counters] == [(2, 4), (2, 5), (2, 4)]
+
+
+def test_at_the_limit_a_function_that_is_called_is_still_captured():
+    def inner(x):
+        return x + 1
+
+    def outer(x, n):
+        minicompile.graph_break()
+        return inner(x) * len(n)
+
+    counter = CompileCounter()
+    compiled = minicompile.compile(outer, backend=counter)
+    with minicompile.config.patch(recompile_limit=1), pytest.warns(UserWarning, match="runs in eager"):
+        for n in ("a", "bb", "ccc"):
+            assert torch.equal(compiled(torch.ones(2), n), torch.full((2,), 2.0 * len(n)))
+    assert minicompile.stats()["graphs"] >= 2, "inner has a graph of its own"
