@@ -127,7 +127,7 @@ def warn_once(message):
 
 def stats():
     """Counts since the last `reset()`: a dict that tests and `minicompile.stats()` read."""
-    names = ("graphs", "graph_breaks", "recompiles", "kernels", "extern_calls", "fallbacks", "cache_hits", "saved_bytes")
+    names = "graphs graph_breaks recompiles kernels extern_calls fallbacks cache_hits saved_bytes".split()
     return {**{name: counters[name] for name in names}, "break_reasons": dict(break_reasons)}
 
 
