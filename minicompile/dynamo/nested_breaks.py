@@ -132,7 +132,12 @@ def emit_call(codegen, frames, describe):
     codegen.call_function(1)
 
 
-MORTALS_UNSEEN = (int, float, complex, str, bytes, type(None), torch.Tensor, type, types.FunctionType, types.ModuleType)
+IMMORTAL = {int, bool, float, complex, str, bytes, type(None), types.ModuleType}  # not so what derives from these
+
+
+def may_be_missed(value):
+    """Whether the program might see that the value dies: by a weak reference, or by what `__del__` does."""
+    return type(value) not in IMMORTAL and not issubclass(type(value), torch.Tensor)
 
 
 def sees_death(continuation):
@@ -144,7 +149,7 @@ def sees_death(continuation):
     while todo:  # the list, `value` below, and the argument of getrefcount
         values, references = todo.pop()
         for value in values:
-            if issubclass(type(value), MORTALS_UNSEEN) or sys.getrefcount(value) > references:
+            if not may_be_missed(value) or sys.getrefcount(value) > references:
                 continue
             if (
                 hasattr(type(value), "__del__")

@@ -8,6 +8,9 @@ A new opcode is one method.  Operators share one table each.
 
 import itertools
 import operator
+import weakref
+
+import torch
 
 from .assumptions import assumed_truth
 from .opcodes_blocks import BlockOpcodes
@@ -66,7 +69,13 @@ def has_finalizer(value):
     parts = ()
     if any(type(value) is kind for kind in (list, tuple, set, dict)):  # `is`: a metaclass may compare
         parts = itertools.islice(value.values() if type(value) is dict else value, 100)
-    return any(hasattr(type(part), "__del__") for part in (value, *parts))
+    return any(hasattr(type(part), "__del__") or has_callback(part) for part in (value, *parts))
+
+
+def has_callback(value):
+    """Whether a weak reference tells the program of the value's death.  Those to tensors are PyTorch's own."""
+    references = () if issubclass(type(value), (torch.Tensor, type)) else weakref.getweakrefs(value)
+    return any(reference.__callback__ is not None for reference in references)
 
 
 class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
@@ -132,7 +141,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         if any(tracker is dropped for tracker in self.stack):
             return
         if isinstance(dropped, LazyVariable) and dropped.source is not None and has_finalizer(dropped.value):
-            unsupported("object with a finalizer", f"`{name}` loses an object whose class defines __del__")
+            unsupported("object with a finalizer", f"`{name}` loses an object whose death the program hears of")
 
     def LOAD_FAST_AND_CLEAR(self, instruction):
         from .symbolic_convert import UnboundVariable

@@ -17,7 +17,7 @@ from .bytecode import CallArguments, ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
-from .nested_breaks import MORTALS_UNSEEN, CallerContinuation, emit_call, sees_death
+from .nested_breaks import CallerContinuation, emit_call, may_be_missed, sees_death
 from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
@@ -178,11 +178,7 @@ def names_kept(tx, number=None):
 def is_mortal(tracker):
     if isinstance(tracker, GeneratorVariable):
         return not tracker.finished
-    return (
-        isinstance(tracker, LazyVariable)
-        and tracker.source is not None
-        and not issubclass(type(tracker.value), MORTALS_UNSEEN)
-    )
+    return isinstance(tracker, LazyVariable) and tracker.source is not None and may_be_missed(tracker.value)
 
 
 def _tail(tx, frame, is_caller):

@@ -2,6 +2,7 @@
 
 import itertools
 import types
+import weakref
 
 import torch
 from worlds import same
@@ -219,5 +220,42 @@ def test_a_name_that_compares_by_code_of_its_own():
             return x + 1, made.late
 
         return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_what_only_a_weak_reference_knows_lives_as_long_as_its_name():
+    def program():
+        class Number(float):
+            pass
+
+        def f(x):
+            number, function = Number(2.0), lambda: 3
+            proxy, reference = weakref.proxy(number), weakref.ref(function)
+            print(end="")
+            return x + 1, proxy + 1.0, reference()()
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_an_object_that_is_let_go_of_is_gone_for_its_callback():
+    def program():
+        class Owner:
+            pass
+
+        log = []
+
+        def f(x, made):
+            owner = made()
+            ending = weakref.finalize(owner, log.append, "gone")
+            number = id(owner)
+            print(end="")
+            del owner
+            alive = ending.alive
+            return x + 1, alive, len(log), number == number
+
+        return f, [(X, Owner), (X, Owner)], lambda: list(log)
 
     same(program, fullgraph=False)

@@ -161,6 +161,12 @@ class IdVariable(BuiltinObject):
         super().__init__()
         self.value = value
 
+    def children(self):
+        return (self.value,)
+
+    def reconstruct(self, codegen):
+        codegen.call_object(lambda: codegen.push_function(id), [self.value])
+
     def key(self):
         known = self.value.is_python_constant()
         return IdVariable, id(self.value.as_python_constant()) if known else IdentityKey(self.value)
@@ -205,7 +211,15 @@ def exception_now(tx):
     return tx.handled_exception() or ConstantVariable(None)
 
 
-THIS_THREAD = IdVariable(ConstantVariable("the running thread"))
+class ThreadIdVariable(IdVariable):
+    """`threading.get_ident()`."""
+
+    def reconstruct(self, codegen):
+        codegen.push_function(threading.get_ident)
+        codegen.call_function(0)
+
+
+THIS_THREAD = ThreadIdVariable(ConstantVariable("the running thread"))
 
 
 @handles(inspect.signature)
