@@ -228,7 +228,7 @@ class TritonWriter(ExprWriter):
 
     def index_value(self, expr, mask):
         if expr.index.is_constant and isinstance(expr.index.constant, int):
-            return self.constant(ir.constant(expr.index.constant, expr.dtype))
+            return typed(literal(expr.index.constant, expr.dtype), expr.dtype)
         return f"({self.index(expr.index, mask)}).to({compute(expr.dtype)})"
 
     # --- values ---

@@ -41,6 +41,12 @@ def _elementwise(function):
     return call
 
 
+def _splat(builder, type_, scalar):
+    """Triton's own goes by the handle's type, which after a comparison is the type of what was compared."""
+    return triton_interpreter.TensorHandle(np.full(type_.shape, scalar.data.reshape(-1)[0]), scalar.dtype.scalar)
+
+
+triton_interpreter.InterpreterBuilder.create_splat = _splat
 LIBDEVICE = types.SimpleNamespace(**{name: _elementwise(getattr(torch, name)) for name in _ATEN})
 LIBDEVICE.nearbyint = _elementwise(torch.round)
 
