@@ -360,7 +360,13 @@ def test_an_address_that_returns_is_another_object():
 
 
 def test_nothing_is_kept_of_what_was_asked(checks):
+    """What each check keeps would be there once for each round.
+
+    A few more or fewer say nothing: the interpreter counts the blocks of the threads of the test runner too, and what
+    earlier tests left behind may need several collections until its finalizers have freed it.
+    """
     check, _ = checks
+    rounds, some = 10_000, 5_000
     held, arguments = inputs(), [inputs(), inputs()]
     failing = [replace(1, torch.ones(4, 2))(inputs()), replace(4, "tt")(inputs()), replace(2, object())(inputs())]
     everything = [each for group in (held, *arguments, *failing) for each in group]
@@ -369,7 +375,7 @@ def test_nothing_is_kept_of_what_was_asked(checks):
     before = [sys.getrefcount(each) for each in everything]
     blocks = []
     for _ in range(3):
-        for _ in range(10_000):
+        for _ in range(rounds):
             check(Model.forward, *held)
             check(Model.forward, *arguments[0])
             for each in failing:
@@ -377,7 +383,7 @@ def test_nothing_is_kept_of_what_was_asked(checks):
         gc.collect()
         blocks.append(sys.getallocatedblocks())
     after = [sys.getrefcount(each) for each in everything]
-    assert max(abs(a - b) for a, b in zip(after, before)) < 100 and abs(blocks[-1] - blocks[0]) < 50
+    assert max(abs(a - b) for a, b in zip(after, before)) < some and blocks[-1] - blocks[0] < some
 
 
 def test_no_way_of_reading_keeps_a_reference():
