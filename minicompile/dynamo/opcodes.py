@@ -18,6 +18,7 @@ from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
+from .variables.conversions import iterator_of
 
 BINARY_OPERATORS = {
     "+": operator.add,
@@ -268,7 +269,9 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     UNARY_NEGATIVE = unary(operator.neg)
     UNARY_INVERT = unary(operator.invert)
     UNARY_NOT = unary(operator.not_)
-    GET_ITER = unary(iter)
+
+    def GET_ITER(self, instruction):
+        self.push(iterator_of(self, self.pop()))
 
     def TO_BOOL(self, instruction):
         self.push(self.build(self.truth(self.pop())))

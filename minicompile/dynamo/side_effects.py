@@ -79,6 +79,12 @@ class SideEffects:
         else:
             self.store_attr(cell, "cell_contents", value)
 
+    def ends_with_frame(self, cell):
+        """A cell of the frame itself, which returns: it is filled only if something that lives on refers to it."""
+        if cell in self.order:
+            del self.order[cell]
+            self.new_objects.add(cell)
+
     def load_cell(self, cell):
         pending = self.load_attr(cell, "cell_contents")
         self.activity += pending is not None

@@ -122,10 +122,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             self.passes_through(instruction, observed)
             self.unwind(instruction, observed)
         except errors.Unsupported as error:
-            if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):
-                error.places.append(self.place())
-            if error.step is None:
-                error.step = breaking_frame(self, error.kind).current_step()
+            self.passes_break(error)
             raise
         if watch is not None:
             watch(self, None)
@@ -140,7 +137,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
 
     def passes_break(self, error):
         """The graph has to break at this instruction, or at one in what it called."""
-        if not (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__):
+        if not self.is_polyfill():
             error.places.append(self.place())
         if error.step is None:
             error.step = breaking_frame(self, error.kind).current_step()
@@ -160,8 +157,8 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         root = self.root()
         try:
             instructions = compile_break(root, frames_down_to(self))
-        except errors.Unsupported:
-            if self is root:
+        except errors.Unsupported as error:
+            if self is root or error.step is not None:
                 raise
             raise RestartAnalysis(root.step_number, self.output.break_at.error) from None  # the callee as a whole then
         raise BrokenFrame(instructions)
@@ -237,6 +234,10 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         """
         if self.result_of is function:
             self.result_of, self.skipped_frames = other, (*self.skipped_frames, *skipped)
+
+    def is_polyfill(self):
+        """Whether this frame runs what stands for C code."""
+        return (self.globals_dict.get("__name__") or "").startswith(polyfills.__name__)
 
     def place(self):
         """Where the instruction being run stands."""

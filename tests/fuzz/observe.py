@@ -15,8 +15,6 @@ import types
 
 import torch
 
-from minicompile.dynamo import polyfills
-
 from . import prelude
 
 VIEWS = (types.MappingProxyType, bytearray, *map(type, [{}.keys(), {}.values(), {}.items()]))
@@ -28,7 +26,7 @@ ITERATORS = (
 )
 
 
-LAZY = tuple(kind for name, kind in vars(itertools).items() if isinstance(kind, type)) + (polyfills.iterators.Iterator,)
+LAZY = tuple(kind for kind in vars(itertools).values() if isinstance(kind, type))
 
 
 class Snapshot:
@@ -64,7 +62,7 @@ class Snapshot:
             return self.elements(value), self.attributes(value)
         if isinstance(value, VIEWS):
             return type(value).__name__, [self(item) for item in value]
-        if isinstance(value, LAZY):  # a polyfill may stand for an iterator of itertools
+        if isinstance(value, LAZY):
             return type(value).__name__, self.drain(value)
         return self.instance(value)
 
@@ -77,8 +75,10 @@ class Snapshot:
             return type(value).__name__, sorted(map(self, value), key=repr)
         if isinstance(value, dict):
             pairs = [(self(k), self(v)) for k, v in value.items()]
-            return type(value).__name__, pairs, self(getattr(value, "default_factory", None))
-        return type(value).__name__, [self(element) for element in value], getattr(value, "maxlen", None)
+            factory = value.default_factory if isinstance(value, collections.defaultdict) else None
+            return type(value).__name__, pairs, self(factory)
+        maxlen = value.maxlen if isinstance(value, collections.deque) else None
+        return type(value).__name__, [self(element) for element in value], maxlen
 
     def tensor(self, value):
         storage = "storage", value.untyped_storage().data_ptr()

@@ -118,32 +118,6 @@ def prod(iterable, /, *, start=1):
     return start
 
 
-def cmp_to_key(compare):
-    return lambda value: _ComparedBy(compare, value)
-
-
-class _ComparedBy:
-    def __init__(self, compare, obj):
-        self.compare, self.obj = compare, obj
-
-    def __lt__(self, other):
-        return self.compare(self.obj, other.obj) < 0
-
-    def __gt__(self, other):
-        return self.compare(self.obj, other.obj) > 0
-
-    def __le__(self, other):
-        return self.compare(self.obj, other.obj) <= 0
-
-    def __ge__(self, other):
-        return self.compare(self.obj, other.obj) >= 0
-
-    def __eq__(self, other):
-        return self.compare(self.obj, other.obj) == 0
-
-    __hash__ = None
-
-
 # --- operator -------------------------------------------------------------------------------------------
 def itemgetter(item, /, *items):
     if not items:

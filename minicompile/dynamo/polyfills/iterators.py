@@ -3,6 +3,7 @@
 Goes in and comes out: what the originals take and give.  See `polyfills/__init__.py`.
 """
 
+import itertools
 import operator
 
 
@@ -87,7 +88,7 @@ class cycle(Iterator):
 
     def __reduce__(self):
         given = self.index % max(len(self.saved), 1)
-        return cycle, (self.first_round,), (self.saved[given:] + self.saved[:given], self.are_saved)
+        return itertools.cycle, (self.first_round,), (self.saved[given:] + self.saved[:given], self.are_saved)
 
     def __setstate__(self, state):
         if type(state) is not tuple or len(state) != 2 or type(state[0]) is not list or not isinstance(state[1], int):
@@ -106,7 +107,7 @@ class chain(Iterator):
             self.active = iter(next(self.iterables))
 
     def __reduce__(self):
-        return chain, (), (self.iterables, self.active)
+        return itertools.chain, (), (self.iterables, self.active)
 
     def __setstate__(self, state):
         if type(state) is not tuple or len(state) not in (1, 2) or not all(hasattr(i, "__next__") for i in state):
@@ -201,12 +202,12 @@ class filterfalse(Iterator):
 
 class compress(Iterator):
     def __init__(self, data, selectors):
-        self.rest = zip(data, selectors)
+        self.data, self.selectors = iter(data), iter(selectors)
 
     def __next__(self):
         while True:
-            item, selected = next(self.rest)
-            if selected:
+            item = next(self.data)
+            if next(self.selectors):
                 return item
 
 
@@ -300,7 +301,8 @@ class groupby(Iterator):
         self.item = item
 
     def __next__(self):
-        self.group = None
+        if self.group is not None:
+            self.group.ended, self.group = True, None
         while self.item_key is Missing or self.group_key is not Missing and self.in_group(self.group_key):
             self.advance()
         self.group_key = self.item_key
@@ -310,11 +312,11 @@ class groupby(Iterator):
 
 class _Group(Iterator):
     def __init__(self, groups, key):
-        self.groups, self.key = groups, key
+        self.groups, self.key, self.ended = groups, key, False
 
     def __next__(self):
         groups = self.groups
-        if groups.group is not self:
+        if self.ended:
             raise StopIteration
         if groups.item is Missing:
             groups.advance()
@@ -349,7 +351,7 @@ class _Shared:
 
 class _Tee(Iterator):
     def __init__(self, iterable):
-        again = isinstance(iterable, _Tee)
+        again = isinstance(iterable, itertools._tee)
         self.shared, self.index = (iterable.shared, iterable.index) if again else (_Shared(iter(iterable)), 0)
 
     def __next__(self):

@@ -21,7 +21,7 @@ from .composed_iterators import (
     MapVariable,
     ZipVariable,
 )
-from .constant import FALSE, NONE, ConstantVariable, as_observed, boolean
+from .constant import FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
 from .containers import DequeVariable, ListVariable
 from .descriptors import class_lookup
 from .dict_views import MappingProxyVariable
@@ -155,13 +155,19 @@ def make_slice(tx, *bounds):
 
 # --- iterators ------------------------------------------------------------------------------------------
 def iterator_of(tx, iterable):
+    """`iter(iterable)` for a loop, or for an iterator over iterators."""
     iterable = iterable.realize()
-    return iterable.iterate(tx).realize()
+    iterator = iterable.iterate(tx).realize()
+    if isinstance(iterable, BuiltinObject) and iterator is not iterable:
+        iterator.is_inner = True
+    return iterator
 
 
 @handles(iter)
 def make_iterator(tx, iterable, *sentinel):
-    return CallableIterator([iterable, *sentinel]) if sentinel else iterator_of(tx, iterable)
+    if sentinel:
+        return CallableIterator([iterable, *sentinel])
+    return iterator_of(tx, iterable) if tx.is_polyfill() else iterable.realize().iterate(tx).realize()
 
 
 @handles(next)

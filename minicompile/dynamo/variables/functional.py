@@ -12,7 +12,7 @@ import logging
 import types
 
 from ..builder import wraps
-from ..source import AttrSource
+from ..source import AttrSource, CallSource, ConstantSource
 from .base import VariableTracker, unsupported
 from .builtins import HANDLERS
 from .constant import NONE
@@ -114,7 +114,12 @@ class CachedFunctionVariable(VariableTracker):
             if tx.output.known(value) is not None:
                 unsupported("cached function", f"{self.value.__qualname__} can see what the program works on")
         values, named = [self.known(tx, a) for a in args], {k: self.known(tx, v) for k, v in kwargs.items()}
-        return tx.fold_python(self.value, values, named)
+        result = tx.fold_python(self.value, values, named)
+        if result.is_literal() or (self.value.__module__ or "").startswith("torch."):  # which changes no result
+            return result
+        arguments = tuple(values), tuple(named.items())
+        kept = CallSource(ConstantSource(self.value, self.value.__qualname__), ask_cache, arguments)
+        return tx.output.lazy(ask_cache(self.value, *arguments), kept)  # the object in the cache, each time
 
     def known(self, tx, argument):
         """The Python value of a constant argument, or of a logger (`warning_once(self, message)` warns once)."""
@@ -134,6 +139,10 @@ class CachedFunctionVariable(VariableTracker):
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)
+
+
+def ask_cache(function, args, named):
+    return function(*args, **dict(named))
 
 
 def shared_state(function):

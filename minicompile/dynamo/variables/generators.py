@@ -36,6 +36,11 @@ class GeneratorVariable(VariableTracker):
     def truth(self, tx):
         return True
 
+    def var_getattr(self, tx, name):
+        if not hasattr(types.GeneratorType, name):
+            tx.raise_observed(AttributeError, f"'generator' object has no attribute '{name}'")
+        return super().var_getattr(tx, name)
+
     def iterate(self, tx):
         return self
 

@@ -56,6 +56,7 @@ class ContainerIterator(IteratorVariable):
     """`opener(owner)` is a fresh iterator of this kind; this one is at `position`, or EXHAUSTED."""
 
     EXHAUSTED = None
+    is_inner = False  # whether only a loop, or another iterator, has it: then nobody sees what class it is of
 
     def __init__(self, owner, opener, position, source=None):
         super().__init__(source)
@@ -92,6 +93,8 @@ class ContainerIterator(IteratorVariable):
         if issubclass(self.owner.python_type(), list):
             codegen.call_object(lambda: codegen.load_const(self.opener), [self.owner])
             return codegen.side_effects.replay_later(self)
+        if not self.is_inner:
+            unsupported("value across a break", f"an iterator over {self.owner}, which changes after it was made")
         codegen.push_function(polyfills.late_iterator)
         codegen(self.owner)
         for constant in (self.kind, self.backwards, self.position, len(self.owner.items), self.complaint):

@@ -27,7 +27,7 @@ from ..polyfills import caches, text
 
 POLYFILLS = {
     functools.reduce: polyfills.reduce,
-    functools.cmp_to_key: polyfills.cmp_to_key,
+    functools.cmp_to_key: caches.cmp_to_key,
     functools._lru_cache_wrapper: caches.lru_cache_wrapper,
     os.fspath: os._fspath,
     math.prod: polyfills.prod,
@@ -38,6 +38,7 @@ POLYFILLS = {
     operator.indexOf: polyfills.indexOf,
     collections._count_elements: polyfills.count_elements,
     itertools.chain.from_iterable: polyfills.chain_from_iterable,
+    itertools._tee: polyfills.iterators._Tee,
     **{
         getattr(itertools, name): getattr(polyfills, name)
         for name in "count repeat cycle chain islice takewhile dropwhile filterfalse compress starmap accumulate "

@@ -1,0 +1,146 @@
+"""What an object of a polyfill's class is once it leaves the compiled frame: the original, in the same state.
+
+Goes in: attributes of the polyfill's object, those that a function's parameters name.  Comes out: an object of the
+class written in C that goes on as the polyfill's would have.  See `polyfills/__init__.py`, `variables/stand_ins.py`.
+"""
+
+import collections
+import functools
+import itertools
+import warnings
+
+from . import caches, iterators
+from .iterators import Missing
+
+
+def skip(iterator, count):
+    """The iterator behind its next `count` elements."""
+    collections.deque(itertools.islice(iterator, count), maxlen=0)
+    return iterator
+
+
+def in_state(iterator, state):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12, about what 3.14 has no more
+        iterator.__setstate__(state)
+    return iterator
+
+
+def count(value, step):
+    return itertools.count(value, step)
+
+
+def repeat(value, times):
+    return itertools.repeat(value) if times is None else itertools.repeat(value, times)
+
+
+def cycle(first_round, saved, index, are_saved):
+    if index:
+        return skip(itertools.cycle(saved), index % len(saved))
+    if are_saved:
+        return in_state(itertools.cycle(first_round), (saved, True))
+    return skip(itertools.cycle(itertools.chain(saved, first_round)), len(saved))
+
+
+def chain(iterables, active):
+    return itertools.chain(active, itertools.chain.from_iterable(iterables))
+
+
+def islice(rest, position, wanted, stop, step):
+    return itertools.islice(rest, wanted - position, None if stop is None else stop - position, step)
+
+
+def takewhile(predicate, rest, done):
+    return itertools.takewhile(predicate, () if done else rest)
+
+
+def dropwhile(predicate, rest, started):
+    return itertools.dropwhile((lambda item: False) if started else predicate, rest)
+
+
+def filterfalse(predicate, rest):
+    return itertools.filterfalse(predicate, rest)
+
+
+def compress(data, selectors):
+    return itertools.compress(data, selectors)
+
+
+def starmap(function, rest):
+    return itertools.starmap(function, rest)
+
+
+def accumulate(rest, function, total, started):
+    return skip(itertools.accumulate(rest, function, initial=total), int(started))
+
+
+def pairwise(rest, previous):
+    return itertools.pairwise(rest if previous is Missing else itertools.chain([previous], rest))
+
+
+def batched(rest, size, strict):
+    return itertools.batched(rest, size, **({"strict": True} if strict else {}))
+
+
+def zip_longest(iterators, fill):
+    return itertools.zip_longest(*(() if iterator is None else iterator for iterator in iterators), fillvalue=fill)
+
+
+def groupby(rest, key, item, item_key, group_key):
+    """`item` is Missing where it has been given: a group of the original gives it."""
+    made = itertools.groupby(rest, key)
+    if item_key is Missing:
+        return made
+    if item is not Missing:
+        return in_state(made, (item_key, item, group_key))
+    in_state(made, (group_key, None, group_key))
+    next(itertools._grouper(made, group_key))
+    return made
+
+
+def group(groups, key, ended):
+    return itertools._grouper(itertools.groupby(()) if ended else groups, key)
+
+
+def tee_source(rest, seen):
+    """A tee of all elements, those that were seen first."""
+    (made,) = itertools.tee(itertools.chain(seen, rest), 1)
+    skip(made.__copy__(), len(seen))
+    return made
+
+
+def tee(shared, index):
+    return skip(shared.__copy__(), index)
+
+
+def compared_by(compare, obj):
+    made = functools.cmp_to_key(compare)
+    return made if obj is Missing else made(obj)
+
+
+def lru_cache_wrapper(user_function, maxsize, typed, cache_info_class):
+    return functools._lru_cache_wrapper(user_function, maxsize, typed, cache_info_class)
+
+
+class Original:
+    """cls: the class written in C; again: the function above, whose parameters name the attributes that it needs."""
+
+    def __init__(self, cls, again):
+        self.cls, self.again = cls, again
+        self.state = again.__code__.co_varnames[: again.__code__.co_argcount]
+
+
+NAMES = "count repeat cycle chain islice takewhile dropwhile filterfalse compress starmap accumulate pairwise batched "
+NAMES += "zip_longest groupby"
+ORIGINALS = {
+    **{
+        getattr(iterators, name): Original(getattr(itertools, name), globals()[name])
+        for name in NAMES.split()
+        if hasattr(itertools, name)
+    },
+    iterators._Group: Original(itertools._grouper, group),
+    iterators._Shared: Original(itertools._tee, tee_source),
+    iterators._Tee: Original(itertools._tee, tee),
+    caches.lru_cache_wrapper: Original(functools._lru_cache_wrapper, lru_cache_wrapper),
+    caches.ComparedBy: Original(type(functools.cmp_to_key(None)), compared_by),
+}
