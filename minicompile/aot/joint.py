@@ -14,7 +14,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 
 from ..errors import Unsupported
-from . import attention, functionalize
+from . import attention, freeze, functionalize
 from .decompositions import decomposition_table
 from .functionalize import unwrap
 from .graph import AOTGraph
@@ -166,6 +166,8 @@ def trace(gm, inputs, decompositions=None):
         graph.joint = forward
         partition(graph)
         graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
+    elif not grad_enabled and "frozen" in captured.meta:
+        freeze.fold(graph, captured.meta["frozen"])
     return graph
 
 

@@ -121,3 +121,17 @@ def no_global_hooks():
 def spelled(value, text=repr):
     """For reports: its text; a huge number has no decimal one."""
     return hex(value) if type(value) is int and value.bit_length() > 1000 else text(value)
+
+
+class Unwritten:
+    """What a frozen tensor was; keeps its memory, so that nothing else can come to lie there."""
+
+    def __init__(self, tensor):
+        self.tensor, self.version, self.memory = tensor, tensor._version, tensor.detach()
+
+    def holds(self, tensor):
+        same = tensor is self.tensor and tensor._version == self.version
+        return same and tensor.data_ptr() == self.memory.data_ptr()
+
+    def __repr__(self):
+        return f"version {self.version}"

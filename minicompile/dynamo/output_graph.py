@@ -18,7 +18,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .. import config, errors, record
-from . import _eval_frame, builder, nested_graphs
+from . import _eval_frame, builder, freezing, nested_graphs
 from .dynamic_shapes import SymbolicSizes
 from .guards import GuardSet
 from .polyfills.tensors import set_inference_mode
@@ -198,11 +198,14 @@ class OutputGraph:
             if not graph_input.node.users:
                 self.graph.erase_node(graph_input.node)
                 self.inputs.remove(graph_input)
+        self.side_effects.restore_modes()  # the backend sees the modes under which the graph will run
+        frozen = freezing.freeze_parameters(self)
         gm = nested_graphs.graph_module(self.root_graph, self.constants, "CapturedGraph")
         record.counters["graphs"] += 1
         record.log("graph_code", "%s", gm.print_readable(print_output=False))
+        if frozen:
+            gm.meta["frozen"] = frozen
         self.graph_module = gm
-        self.side_effects.restore_modes()  # the backend sees the modes under which the graph will run
         fakes = [graph_input.fake for graph_input in self.inputs]
         run = self.call_backend(gm, fakes)
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
