@@ -5,7 +5,7 @@ Goes in: a name, or any such callable.  Comes out: the callable.  "eager" runs t
 `torch/_dynamo/backends/registry.py`. Taught in chapters 00 and 08.
 """
 
-from . import aot, errors, inductor
+from . import aot, config, errors, inductor
 
 
 def eager(gm, example_inputs):
@@ -23,8 +23,14 @@ def aot_eager(gm, example_inputs):
 
 
 def inductor_backend(gm, example_inputs):
-    """Fused kernels."""
-    return aot.compile(gm, example_inputs, forward_compiler=inductor.compile)
+    """Fused kernels.  The backward is compiled at its first call, under the options that hold now."""
+    settings = config.snapshot()
+
+    def backward(aten_gm, inputs):
+        with config.patch(**settings):
+            return inductor.compile(aten_gm, inputs)
+
+    return aot.compile(gm, example_inputs, forward_compiler=inductor.compile, backward_compiler=backward)
 
 
 def minicompile_backend(gm, example_inputs, **options):
@@ -33,7 +39,12 @@ def minicompile_backend(gm, example_inputs, **options):
 
 
 BACKENDS = {"eager": eager, "aot_eager": aot_eager, "inductor": inductor_backend}
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES = {  # mode -> options of config
+    "default": {},
+    "reduce-overhead": {"cuda_graphs": True},
+    "max-autotune": {"cuda_graphs": True},
+    "max-autotune-no-cudagraphs": {},
+}
 
 
 def list_backends():
@@ -50,7 +61,8 @@ def lookup_backend(backend):
     raise errors.InvalidBackend(f"unknown backend {backend!r}; known: {', '.join(list_backends())}, or any callable")
 
 
-def check_mode(mode):
-    """Raises InvalidBackend for a mode that torch.compile does not have either."""
+def options_of(mode):
+    """The options that a mode stands for.  Raises InvalidBackend for a mode that torch.compile does not have either."""
     if mode is not None and mode not in MODES:
         raise errors.InvalidBackend(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    return MODES[mode or "default"]

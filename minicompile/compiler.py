@@ -33,15 +33,15 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         raise TypeError(f"compile() takes a callable or an nn.Module, not {type(model).__name__}")
     if mode is not None and options is not None:
         raise ValueError("give either mode or options, not both")
-    backends.check_mode(mode)
+    options = options or backends.options_of(mode)
     backend = backend or "inductor"  # torch.compile takes None so
     chosen = backends.lookup_backend(backend)
-    with config.patch(**(options or {})):
+    with config.patch(**options):
         pass  # raises for an option that does not exist
     if disable:
         return model
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
-    settings = tuple(sorted((options or {}).items()))
+    settings = tuple(sorted(options.items()))
     compile_options = eval_frame.CompileOptions(chosen, name, fullgraph, dynamic, settings)
     if isinstance(model, torch.nn.Module):
         return OptimizedModule(model, compile_options)

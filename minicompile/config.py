@@ -49,6 +49,7 @@ cpp_threads = _number("CPP_THREADS", 0)  # 0 = torch.get_num_threads()
 _interpret = os.environ.get("TRITON_INTERPRET") == "1"
 cpu_backend = _text("CPU_BACKEND", "triton" if _interpret else "cpp")  # or "triton" (interpreted), "interpreter" (ATen)
 cuda_backend = _text("CUDA_BACKEND", "triton")  # "triton" or "interpreter"
+cuda_graphs = _flag("CUDA_GRAPHS", False)  # replay recorded launches; mode="reduce-overhead" turns it on
 verify_ir = _flag("VERIFY_IR", False)  # check the loop IR after every pass (tests turn it on)
 
 # --- caches -----------------------------------------------------------------------------------------
@@ -58,6 +59,15 @@ force_disable_caches = _flag("FORCE_DISABLE_CACHES", False)
 
 # --- logs -------------------------------------------------------------------------------------------
 logs = _text("LOGS", "")  # "graph_breaks,recompiles,guards,bytecode,graph_code,aot,fusion,output_code,perf"
+
+
+def snapshot():
+    """Every option's value now, as `patch` takes them."""
+    return {
+        name: value
+        for name, value in globals().items()
+        if isinstance(value, bool | int | float | str) and name[0] != "_"
+    }
 
 
 @contextlib.contextmanager

@@ -113,6 +113,14 @@ def test_options_hold_while_the_graph_is_compiled():
     assert seen == [False] and minicompile.config.fusion is True
 
 
+def test_options_hold_for_the_backward_which_is_compiled_later():
+    x = torch.randn(5, requires_grad=True)
+    minicompile.compile(lambda x: (x.sin() * x.cos()).sum(), options={"fusion": False})(x).backward()
+    (entry,) = minicompile.record.compilations
+    forward, backward = entry.artifacts("schedule")
+    assert len(backward.groups) > 1 and not any(d.fused for d in forward.decisions + backward.decisions)
+
+
 def test_an_optimized_module_is_its_module_with_a_prefix():
     torch.manual_seed(0)
     model = Net()

@@ -11,7 +11,7 @@ import torch
 
 from .. import config, record
 from ..errors import CompilerNotFound
-from . import interpreter, scheduler, verify
+from . import cuda_graphs, interpreter, scheduler, verify
 from .codegen import cpp, cpp_build, wrapper
 from .graph import GraphLowering, IRGraph, TensorValue
 from .lowering import LOWERINGS
@@ -85,7 +85,7 @@ def compile(gm, example_inputs=()):
             call = load(codegen(groups, target))
             record.counters["kernels"] += sum(g.kind not in ("extern", "output") for g in groups.groups)
             count_calls(graph)
-            return with_eager_errors(gm, call)
+            return with_eager_errors(gm, cuda_graphs.recorded(call, gm, changing))
         except CompilerNotFound as error:
             _warn_no_compiler(str(error))
     count_calls(graph)
