@@ -4,6 +4,8 @@
 Mirrors `torch/_functorch/aot_autograd.py`.  Taught in chapter 08.
 """
 
+import functools
+
 import torch
 
 from .. import record
@@ -35,9 +37,11 @@ def compile(
     record.counters["saved_bytes"] += graph.saved_bytes
     ambient = torch._C._is_any_autocast_enabled()
     adapt = (lambda f: runtime.without_autocast(runtime.boxed(f))) if ambient else runtime.boxed
+    finish = functools.partial(runtime.with_eager_state, graph)
     examples = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
     if graph.backward is None:
-        return runtime.build(graph, gm, adapt((inference_compiler or forward_compiler)(graph.forward, examples)))
-    forward = adapt(forward_compiler(graph.forward, examples))
+        compiler = inference_compiler or forward_compiler
+        return runtime.build(graph, gm, finish(adapt(compiler(graph.forward, examples))))
+    forward = finish(adapt(forward_compiler(graph.forward, examples)))
     backward = runtime.LazyBackward(graph, backward_compiler or forward_compiler)
     return runtime.build(graph, gm, runtime.autograd_function(graph, forward, backward))

@@ -19,17 +19,15 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import Unsupported
+from .outputs import OutputPlanner, has_overlap, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
 
-_views_of = torch._C._functionalization.get_view_meta_sequence
-replay_views = torch._C._functionalization.apply_view_meta_sequence
-
-
-NEW_LEAF = (
-    "leaf made in the graph",
-    "the graph makes a tensor with requires_grad=True, and a result depends on it",
-    "make trainable tensors outside the compiled region",
+AUTOGRAD_MUTATION = (
+    "input autograd mutation",
+    "the graph changes requires_grad of a tensor that it was given",
+    "call requires_grad_ or detach_ outside the compiled region",
 )
+OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
 
 # --- inputs -----------------------------------------------------------------------------------------
@@ -62,6 +60,8 @@ def fakeify(mode, value, requires_grad):
     with torch.no_grad():
         fake = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
         fresh = fake.detach()
+    if requires_grad and fresh.is_inference():
+        raise Unsupported("trainable inference tensor", "the graph gives an input the memory of an inference tensor")
     return fresh.requires_grad_(requires_grad)
 
 
@@ -114,8 +114,16 @@ class GraphRunner(fx.Interpreter):
     def run_node(self, node):
         if "as_strided" in str(node.target):
             check_memory_layout(self.env[node.args[0]])
+        if node.target == "requires_grad_" and node.args[0].op == "placeholder":
+            if self.env[node.args[0]].requires_grad != (node.args[1:] != (False,)):
+                raise Unsupported(*AUTOGRAD_MUTATION)
+        given = [self.env[n] for n in node.all_input_nodes if isinstance(self.env[n], FunctionalTensor)]
+        versions = [tensor._version for tensor in given]
         result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
-        if isinstance(result, FunctionalTensor) and not _views_of(result.elem):
+        for tensor, version in zip(given, versions, strict=True):
+            if tensor._version != version:
+                check_write(tensor)
+        if isinstance(result, FunctionalTensor) and not views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result
 
@@ -147,30 +155,27 @@ def check_memory_layout(tensor):
         )
 
 
+def check_write(tensor):
+    """The functional form of a write knows elements; where two of them are one place in memory, only eager is right."""
+    if has_overlap(tensor) or any(type(v).__name__.split("_")[0] in OVERLAPPING for v in views_of(tensor.elem)):
+        raise Unsupported(
+            "write to a tensor that overlaps itself",
+            "the graph writes in place to a tensor of which several elements share one place in memory",
+            "write to a clone() of it",
+        )
+
+
 # --- what the graph did -----------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class InputMutation:
-    """Input `index` gets a new value.  `how`: "copy_" (autograd sees it), "no_grad" (not), "data" (nor the version)."""
+    """Input `index` gets a new value.  `how`: "copy_" (autograd sees it), "no_grad" (not), "data" (nor the version).
+
+    writes: by how much the program raises the version of the tensor.
+    """
 
     index: int
     how: str
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputSpec:
-    """How to make one output of the user's graph at run time.
-
-    kind: "constant" (the value itself), "input" (that object), "graph" (a result of the compiled graph).
-    index: which input or result.  views: replayed on it, or None.  needs_grad: in which grad mode, if it matters.
-    geometry: instead of views where sizes are symbolic: (sizes, strides, offset), each a number or ("result", i).
-    """
-
-    kind: str
-    index: int = -1
-    value: object = None
-    views: object = None
-    needs_grad: bool = None
-    geometry: tuple = None
+    writes: int = 0
 
 
 @dataclasses.dataclass
@@ -180,26 +185,7 @@ class Program:
     mutations: list
     outputs: list
     results: list  # functional tensors or symbolic numbers that the compiled graph computes, besides new input values
-
-
-def storage_key(tensor):
-    return tensor.untyped_storage()._cdata
-
-
-def unwrap(value):
-    """The traced value behind a functional tensor, after all pending writes to its storage."""
-    if not isinstance(value, FunctionalTensor):
-        return value
-    torch._sync(value)
-    return torch._from_functional_tensor(value.elem)
-
-
-def with_eager_strides(tensor):
-    """The result with eager's strides: the functional form of a write may lay its value out in another way."""
-    if isinstance(tensor, FunctionalTensor) and unwrap(tensor).stride() != tensor.stride() and is_dense(tensor):
-        layout = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-        return layout.copy_(tensor)
-    return tensor
+    versions: list  # of each result: how often the program wrote to it in place
 
 
 def _mutation(index, primal, history):
@@ -212,113 +198,16 @@ def _mutation(index, primal, history):
             "return a new tensor instead of calling resize_, t_, set_ or assigning .data",
         )
     mutated = torch._functionalize_has_data_mutation(primal.elem)
+    if mutated:
+        check_write(primal)
     if primal.requires_grad != requires_grad and (requires_grad or primal.grad_fn is None):
-        raise Unsupported(
-            "input autograd mutation",
-            "the graph changes requires_grad of a tensor that it was given",
-            "call requires_grad_ or detach_ outside the compiled region",
-        )
+        raise Unsupported(*AUTOGRAD_MUTATION)
     if not mutated:
         return None
+    writes = primal._version - version
     if primal.grad_fn is not grad_fn:
-        return InputMutation(index, "copy_")
-    return InputMutation(index, "no_grad" if primal._version != version else "data")
-
-
-class OutputPlanner:
-    """Sorts the outputs of the user's graph by where their memory is."""
-
-    def __init__(self, primals, bases, outputs):
-        self.inputs = {id(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
-        self.input_storage = {storage_key(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
-        self.primals, self.bases, self.results, self.result_index = primals, bases, [], {}
-        tensors = {id(o): o for o in outputs if isinstance(o, FunctionalTensor)}
-        self.members = {}  # storage -> how many distinct outputs live in it
-        for tensor in tensors.values():
-            self.members[storage_key(tensor)] = self.members.get(storage_key(tensor), 0) + 1
-        self.specs = [self.plan(o) for o in outputs]
-
-    def result(self, value):
-        """The index of `value` among the compiled graph's results: the same object twice is one result."""
-        if id(value) not in self.result_index:
-            self.result_index[id(value)] = len(self.results)
-            self.results.append(value)
-        return self.result_index[id(value)]
-
-    def plan(self, value):
-        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            return OutputSpec("graph", self.result(value))
-        if not isinstance(value, torch.Tensor):
-            if isinstance(value, tuple | list | dict):
-                raise Unsupported("nested output", "the graph returns a container inside its tuple of outputs")
-            return OutputSpec("constant", value=value)
-        if id(value) in self.inputs:
-            return OutputSpec("input", self.inputs[id(value)])
-        if value.requires_grad and value.is_leaf:
-            raise Unsupported(*NEW_LEAF)
-        key, views = storage_key(value), _views_of(value.elem)
-        index = self.input_storage.get(key)
-        base = self.base_of(value, key) if index is None else self.primals[index]
-        own_gradient = base is not None and base is not value and has_own_gradient(value, base)
-        if own_gradient and (index is not None or self.members[key] > 1):
-            raise Unsupported(
-                "view with a gradient of its own",
-                "a custom autograd function returns a view of an input or of another result",
-                "return a copy from the custom function",
-            )
-        if index is not None:
-            return self.view("input", index, base, value, views)
-        if base is None or base is value or own_gradient or self.stands_alone(value, key):
-            return OutputSpec("graph", self.result(value))
-        return self.view("graph", self.result(base), base, value, views)
-
-    def view(self, kind, index, base, value, views):
-        """A view of an input or result: its chain of view operators, or its geometry if that has symbolic sizes."""
-        mode = value.requires_grad if base.requires_grad else None
-        if not any(v.has_symbolic_inputs for v in views):
-            return OutputSpec(kind, index, views=views, needs_grad=mode)
-        if value.dtype != base.dtype:
-            raise Unsupported("symbolic view of another type", "an output is a view with a different dtype")
-        numbers = (value.shape, value.stride(), (value.storage_offset() - base.storage_offset(),))
-        geometry = tuple(tuple(self.number(n) for n in group) for group in numbers)
-        return OutputSpec(kind, index, needs_grad=mode, geometry=geometry)
-
-    def number(self, value):
-        return ("result", self.result(value)) if isinstance(value, torch.SymInt) else value
-
-    def base_of(self, value, key):
-        base = value._base
-        if base is not None and storage_key(base) == key and not _views_of(base.elem):
-            known = self.bases.setdefault(key, base)
-            return known
-        return self.bases.get(key)
-
-    def stands_alone(self, value, key):
-        """A lone output outside autograd that fills its memory without holes needs no base: nobody can tell."""
-        alone = self.members[key] == 1 and not value.requires_grad
-        return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
-
-
-def has_own_gradient(view, base):
-    """Does a custom function stand between a view and its base?  To view the base again would lose its backward."""
-    function = view.grad_fn
-    while function is not None and function is not base.grad_fn:
-        if isinstance(function, torch.autograd.function.BackwardCFunction):
-            return True
-        following = function.next_functions
-        function = following[0][0] if following else None
-    return False
-
-
-def is_dense(tensor):
-    """Each element once, without holes, in some order of the dimensions."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected = expected * size
-    return True
+        return InputMutation(index, "copy_", writes)
+    return InputMutation(index, "no_grad" if writes else "data", writes)
 
 
 def run_functional(gm, primals, constant_names, provenance):
@@ -331,4 +220,5 @@ def run_functional(gm, primals, constant_names, provenance):
     tensors = [(i, p, history[i]) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
     mutations = [m for m in (_mutation(*entry) for entry in tensors) if m is not None]
     planner = OutputPlanner(primals, runner.bases, outputs)
-    return Program(mutations, planner.specs, [with_eager_strides(r) for r in planner.results])
+    versions = [r._version if isinstance(r, torch.Tensor) else 0 for r in planner.results]
+    return Program(mutations, planner.specs, [with_eager_strides(r) for r in planner.results], versions)

@@ -37,6 +37,7 @@ class AOTGraph:
     numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds
     grad_enabled: bool = False  # grad mode when the graph was captured, which is grad mode when it runs
     result_count: int = 0  # forward's outputs before the saved ones
+    result_versions: dict = dataclasses.field(default_factory=dict)  # result -> how often the program wrote to it
     fake_mode: object = None
     node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
     passes: list = dataclasses.field(default_factory=list)  # (name, nodes before, nodes after), in order

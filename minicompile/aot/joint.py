@@ -16,8 +16,8 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from ..errors import Unsupported
 from . import attention, freeze, functionalize
 from .decompositions import decomposition_table
-from .functionalize import unwrap
 from .graph import AOTGraph
+from .outputs import NEW_LEAF, is_dense, unwrap
 from .partitioner import partition
 from .passes import optimize
 from .provenance import Provenance, gradient_functions
@@ -40,7 +40,7 @@ def new_tangent(index, like):
     value = unwrap(like)
     options = {"dtype": value.dtype, "device": value.device}
     with disable_proxy_modes_tracing(), disable_functional_mode(), torch.no_grad():
-        if functionalize.is_dense(value):
+        if is_dense(value):
             fake = torch.empty_strided(value.shape, value.stride(), **options)
         else:
             fake = torch.empty(value.shape, **options)
@@ -54,7 +54,26 @@ def reject_new_leaves(targets, leaves):
     known = {id(leaf) for leaf in leaves}
     for function in gradient_functions(t.grad_fn for t in targets):
         if hasattr(function, "variable") and id(function.variable) not in known:
-            raise Unsupported(*functionalize.NEW_LEAF)
+            raise Unsupported(*NEW_LEAF)
+
+
+REFUSED_BACKWARD = {  # part of autograd's message -> kind, explanation, hint
+    "backward through the graph a second time": (
+        "result of a graph that was freed",
+        "the program takes gradients inside, and returns what it took them of",
+        "return the detached tensor, or pass retain_graph=True",
+    ),
+    "modified by an inplace operation": (
+        "write to a value that backward needs",
+        "the graph writes in place to a tensor whose old value its own backward reads",
+        "use the out-of-place operator",
+    ),
+    "detached in-place": (
+        "detach_ of a value that backward needs",
+        "the graph detaches in place a tensor that its own backward reads",
+        "use detach()",
+    ),
+}
 
 
 def differentiate(targets, sources, tangents):
@@ -63,19 +82,10 @@ def differentiate(targets, sources, tangents):
         with torch._C._DisableAutocast():  # backward operators run in the types that the forward chose
             return torch.autograd.grad(targets, sources, tangents, allow_unused=True)
     except RuntimeError as error:
-        if "backward through the graph a second time" in str(error):
-            raise Unsupported(
-                "result of a graph that was freed",
-                "the program takes gradients inside, and returns what it took them of",
-                "return the detached tensor, or pass retain_graph=True",
-            ) from error
-        if "modified by an inplace operation" not in str(error):
-            raise
-        raise Unsupported(
-            "write to a value that backward needs",
-            "the graph writes in place to a tensor whose old value its own backward reads",
-            "use the out-of-place operator",
-        ) from error
+        for text, reason in REFUSED_BACKWARD.items():
+            if text in str(error):
+                raise Unsupported(*reason) from error
+        raise
 
 
 def traced_function(gm, example_inputs, constant_names, recording):
@@ -152,6 +162,7 @@ def trace(gm, inputs, decompositions=None):
         program.outputs,
         forward,
         result_count=result_count,
+        result_versions={i: n for i, n in enumerate(program.versions, len(program.mutations)) if n},
         differentiable=list(recording.differentiable),
         grad_inputs=list(recording.grad_inputs),
         input_needs_grad=[needs_grad(f) for f in fakes],

@@ -11,10 +11,12 @@ import threading
 import warnings
 
 import torch
+from torch import fx
 
 from .. import config, record
 from ..errors import MinicompileError
-from .functionalize import is_dense, replay_views
+from .nodes import is_tensor, is_view
+from .outputs import is_dense, replay_views
 from .provenance import gradient_functions
 
 DOUBLE_BACKWARD = (
@@ -32,7 +34,7 @@ def eager(gm):
     """The captured graph as it is."""
 
     def run(*inputs):
-        outputs = gm(*inputs)
+        outputs = gm.forward(*inputs)  # not `gm(...)`, which prints a traceback of its own when the program raises
         return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
     return run
@@ -74,10 +76,12 @@ def output_expression(writer, spec, offset):
     if spec.geometry is not None:
         numbers = [[number_expression(n, offset) for n in group] for group in spec.geometry]
         sizes, strides, shift = (f"({', '.join(group)}{',' if group else ''})" for group in numbers)
-        return f"{base}.as_strided({sizes}, {strides}, {base}.storage_offset() + {shift}[0])"
-    if spec.views is None:
+        view = f"{base}.as_strided({sizes}, {strides}, {base}.storage_offset() + {shift}[0])"
+    elif spec.views is not None:
+        view = f"replay_views({base}, {writer.name('views', spec.views)})"
+    else:
         return base
-    return f"replay_views({base}, {writer.name('views', spec.views)})"
+    return f"{view}.data" if spec.own_version else view
 
 
 def number_expression(number, offset):
@@ -93,6 +97,8 @@ def write_mutation(writer, graph, position, mutation):
     else:
         matters = graph.grad_enabled and graph.input_needs_grad[mutation.index]
         writer.add_in_mode(f"{target}.copy_({new})", matters, False)
+    if mutation.writes > 1:
+        writer.add(f"torch.autograd.graph.increment_version([{target}] * {mutation.writes - 1})")
 
 
 def write_epilogue(writer, graph):
@@ -108,6 +114,32 @@ def write_epilogue(writer, graph):
             expression = name
         names.append(expression)
     writer.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
+
+
+def with_eager_state(graph, function):
+    """A compiled graph whose results are, as eager's, no views for autograd, and written as often as eager wrote them.
+
+    This is done before autograd saves any of them: it remembers the version.
+    """
+    nodes, first = graph.forward.graph.output_node().args[0], len(graph.mutations)
+    places = [i for i in range(first, graph.result_count) if isinstance(nodes[i], fx.Node) and is_tensor(nodes[i])]
+    views = [i for i in places if is_view(nodes[i])]
+    # A new tensor is written already: `aten.full` called from Python counts its own write, `torch.full` does not.
+    made = {i: 0 for i in places if nodes[i].op == "call_function" and not nodes[i].all_input_nodes}
+    versions = made | graph.result_versions
+    if not views and not versions:
+        return function
+
+    def run(args):
+        results = list(function(args))
+        for i in views:
+            results[i] = results[i].data
+        for i, version in versions.items():
+            if not results[i].is_inference():
+                torch._C._autograd._unsafe_set_version_counter((results[i],), (version,))
+        return results
+
+    return run
 
 
 def is_plain(graph):

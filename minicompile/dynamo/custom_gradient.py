@@ -34,13 +34,14 @@ class Plan:
 class CustomGradient(torch.nn.Module):
     """backwards: {which gradients there are, such as "101": GraphModule(*gradients, *saved) -> gradients}."""
 
-    def __init__(self, plan, forward_graph, backwards):
+    def __init__(self, name, plan, forward_graph, backwards):
         super().__init__()
         self.plan, self.forward_graph = plan, forward_graph
+        self.function = type(name, (CapturedFunction,), {})  # autograd's messages name the user's class
         self.backwards = torch.nn.ModuleDict(backwards)
 
     def forward(self, *inputs):
-        return CapturedFunction.apply(self, *inputs)
+        return self.function.apply(self, *inputs)
 
 
 class CapturedFunction(torch.autograd.Function):

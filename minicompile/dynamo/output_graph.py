@@ -43,6 +43,17 @@ class GraphInput:
     fake: FakeTensor | torch.SymInt
     value: torch.Tensor | int  # what was there during capture
 
+    def example(self):
+        """What the backend is to compile for: capture ran the program on `fake`, which may have changed its history."""
+        fake, value = self.fake, self.value
+        if not isinstance(fake, FakeTensor) or fake.is_inference():
+            return fake
+        if fake._version == 0 and fake.requires_grad == value.requires_grad:
+            return fake
+        with torch.inference_mode(False), torch.enable_grad():
+            fresh = fake.detach().requires_grad_(value.requires_grad)
+            return fresh if value.is_leaf else fresh.view_as(fresh)
+
 
 class OutputGraph:
     """The graph under construction, with its inputs, guards, side effects and the trackers of existing objects."""
@@ -206,7 +217,7 @@ class OutputGraph:
         if frozen:
             gm.meta["frozen"] = frozen
         self.graph_module = gm
-        fakes = [graph_input.fake for graph_input in self.inputs]
+        fakes = [graph_input.example() for graph_input in self.inputs]
         run = self.call_backend(gm, fakes)
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
             run = without_overriding(run)

@@ -32,9 +32,28 @@ def apply(tx, cls, *args, **kwargs):
     grad_enabled = torch.is_grad_enabled()
     tx.call(torch._C._set_grad_enabled, tx.build(False))
     try:
-        return call_forward(tx, cls, args, kwargs)[1]
+        context, output = call_forward(tx, cls, args, kwargs)
+        dirty = noted(tx, context, "dirty_tensors")
+        if type(output) is TupleVariable:
+            return TupleVariable([apart(tx, item.realize(), args, dirty) for item in output.items])
+        return apart(tx, output, args, dirty)
     finally:
         tx.call(torch._C._set_grad_enabled, tx.build(grad_enabled))
+
+
+def apart(tx, output, args, dirty):
+    """`apply` returns no argument itself, unless the forward wrote to it: another tensor on its memory."""
+    if not isinstance(output, TensorVariable) or output not in args:
+        return output
+    if output.fake.requires_grad:
+        return graph_call(tx, "detach", [output], {}, op="call_method")
+    return output if output in dirty else graph_call(tx, "view_as", [output, output], {}, op="call_method")
+
+
+def noted(tx, context, name):
+    """What the forward left on its context under this name: a list of trackers."""
+    pending = tx.side_effects.load_attr(context, name)
+    return [] if pending is None else [item.realize() for item in pending.realize().unpack(tx)]
 
 
 def call_forward(tx, cls, args, kwargs):
@@ -72,7 +91,7 @@ class FunctionCapture:
             plan = self.plan(nested, {p: reads for p, (graph, reads) in patterns.items() if graph is not None})
         name = self.cls.__name__
         backwards = {p: graph for p, (graph, _) in patterns.items() if graph is not None}
-        module = CustomGradient(plan, nested.close(tuple(self.results), f"{name}_forward"), backwards)
+        module = CustomGradient(name, plan, nested.close(tuple(self.results), f"{name}_forward"), backwards)
         others = [node for node in nested.lifted if all(node is not tensor.node for tensor in self.tensors)]
         inputs = [attach(self.output, module, name), *others]
         function, *others = map(GraphValueVariable, inputs)
@@ -96,9 +115,7 @@ class FunctionCapture:
         effects.store_attr(self.context, "saved_tensors", saved or self.tx.build(()))
 
     def noted(self, name):
-        """What the forward left on its context under this name: a list of trackers."""
-        pending = self.tx.side_effects.load_attr(self.context, name)
-        return [] if pending is None else [item.realize() for item in pending.realize().unpack(self.tx)]
+        return noted(self.tx, self.context, name)
 
     def rebuild(self, result):
         """What `apply` returns: the tensors are the node's results, everything else is what the forward returned."""

@@ -1,0 +1,189 @@
+"""Where each output of a captured graph lives: an input, a view of one, a fresh tensor, a view of a fresh tensor.
+
+Goes in: the functional tensors of one run.  Comes out: an `OutputSpec` for each output, which says how to make it at
+run time, and the results that the compiled graph has to return for that.
+Mirrors `OutputAliasInfo` in `torch/_functorch/_aot_autograd/schemas.py`.  Taught in chapter 08.
+"""
+
+import dataclasses
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from ..errors import Unsupported
+
+views_of = torch._C._functionalization.get_view_meta_sequence
+replay_views = torch._C._functionalization.apply_view_meta_sequence
+
+NEW_LEAF = (
+    "leaf made in the graph",
+    "the graph makes a tensor with requires_grad=True, and a result depends on it",
+    "make trainable tensors outside the compiled region",
+)
+
+
+def storage_key(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+def unwrap(value):
+    """The traced value behind a functional tensor, after all pending writes to its storage."""
+    if not isinstance(value, FunctionalTensor):
+        return value
+    torch._sync(value)
+    return torch._from_functional_tensor(value.elem)
+
+
+def with_eager_strides(tensor):
+    """The result with eager's strides: the functional form of a write may lay its value out in another way."""
+    if isinstance(tensor, FunctionalTensor) and unwrap(tensor).stride() != tensor.stride() and is_dense(tensor):
+        layout = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        return layout.copy_(tensor)
+    return tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputSpec:
+    """How to make one output of the user's graph at run time.
+
+    kind: "constant" (the value itself), "input" (that object), "graph" (a result of the compiled graph).
+    index: which input or result.  views: replayed on it, or None.  needs_grad: in which grad mode, if it matters.
+    geometry: instead of views where sizes are symbolic: (sizes, strides, offset), each a number or ("result", i).
+    own_version: a tensor on the same memory that counts its writes for itself, as `.data` gives.
+    """
+
+    kind: str
+    index: int = -1
+    value: object = None
+    views: object = None
+    needs_grad: bool = None
+    geometry: tuple = None
+    own_version: bool = False
+
+
+class OutputPlanner:
+    """Sorts the outputs of the user's graph by where their memory is."""
+
+    def __init__(self, primals, bases, outputs):
+        self.inputs = {id(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
+        self.input_storage = {storage_key(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
+        self.primals, self.bases, self.results, self.result_index = primals, bases, [], {}
+        tensors = {id(o): o for o in outputs if isinstance(o, FunctionalTensor)}
+        self.members = {}  # storage -> how many distinct outputs live in it
+        for tensor in tensors.values():
+            self.members[storage_key(tensor)] = self.members.get(storage_key(tensor), 0) + 1
+        self.specs = [self.plan(o) for o in outputs]
+
+    def result(self, value):
+        """The index of `value` among the compiled graph's results: the same object twice is one result."""
+        if id(value) not in self.result_index:
+            self.result_index[id(value)] = len(self.results)
+            self.results.append(value)
+        return self.result_index[id(value)]
+
+    def plan(self, value):
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return OutputSpec("graph", self.result(value))
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, tuple | list | dict):
+                raise Unsupported("nested output", "the graph returns a container inside its tuple of outputs")
+            return OutputSpec("constant", value=value)
+        if id(value) in self.inputs:
+            return OutputSpec("input", self.inputs[id(value)])
+        if value.requires_grad and is_leaf(value):
+            raise Unsupported(*NEW_LEAF)
+        key, views = storage_key(value), views_of(value.elem)
+        index = self.input_storage.get(key)
+        base = self.base_of(value, key) if index is None else self.primals[index]
+        own_gradient = base is not None and base is not value and has_own_gradient(value, base)
+        if own_gradient and (index is not None or self.members[key] > 1):
+            raise Unsupported(
+                "view with a gradient of its own",
+                "a custom autograd function returns a view of an input or of another result",
+                "return a copy from the custom function",
+            )
+        if index is not None:
+            return self.view("input", index, base, value, views)
+        lone = self.members[key] == 1 and not value._is_view()  # as eager's result of a reshape that copied
+        if base is None or base is value or own_gradient or lone or self.stands_alone(value, key):
+            return OutputSpec("graph", self.result(value))
+        return self.view("graph", self.result(base), base, value, views)
+
+    def view(self, kind, index, base, value, views):
+        """A view of an input or result: its chain of view operators, or its geometry if that has symbolic sizes."""
+        mode = value.requires_grad if base.requires_grad else None
+        own = not share_version(value, base)
+        if not any(v.has_symbolic_inputs for v in views):
+            return OutputSpec(kind, index, views=views, needs_grad=mode, own_version=own)
+        if value.dtype != base.dtype:
+            raise Unsupported("symbolic view of another type", "an output is a view with a different dtype")
+        numbers = (value.shape, value.stride(), (value.storage_offset() - base.storage_offset(),))
+        geometry = tuple(tuple(self.number(n) for n in group) for group in numbers)
+        return OutputSpec(kind, index, needs_grad=mode, geometry=geometry, own_version=own)
+
+    def number(self, value):
+        return ("result", self.result(value)) if isinstance(value, torch.SymInt) else value
+
+    def base_of(self, value, key):
+        base = value._base
+        if base is not None and storage_key(base) == key and not views_of(base.elem):
+            known = self.bases.setdefault(key, base)
+            return known
+        return self.bases.get(key)
+
+    def stands_alone(self, value, key):
+        """A lone output outside autograd that fills its memory without holes needs no base: nobody can tell."""
+        alone = self.members[key] == 1 and not value.requires_grad
+        return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
+
+
+def has_own_gradient(view, base):
+    """Does a custom function stand between a view and its base?  To view the base again would lose its backward."""
+    function = view.grad_fn
+    while function is not None and function is not base.grad_fn:
+        if isinstance(function, torch.autograd.function.BackwardCFunction):
+            return True
+        following = function.next_functions
+        function = following[0][0] if following else None
+    return False
+
+
+def is_leaf(tensor):
+    """`tensor.is_leaf`; autograd refuses the question where the base of a view was written in another grad mode."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError as error:
+        raise Unsupported("view that autograd refuses", str(error), "make the view after the write") from error
+
+
+def share_version(view, base):
+    """Is a write to the one counted by the other?"""
+    before, seen = base._version, view._version
+    torch.autograd.graph.increment_version(base)
+    shared = view._version != seen
+    torch._C._autograd._unsafe_set_version_counter((base,), (before,))
+    return shared
+
+
+def has_overlap(tensor):
+    """May two elements be one place in memory?"""
+    if tensor.is_contiguous():
+        return False
+    extent = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride < extent:
+                return True
+            extent += stride * (size - 1)
+    return False
+
+
+def is_dense(tensor):
+    """Each element once, without holes, in some order of the dimensions."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected = expected * size
+    return True
