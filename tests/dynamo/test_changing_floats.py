@@ -26,10 +26,11 @@ IN_GRAPH = {
     "arithmetic": lambda x, f: (x + (f * 3 - 1) / 7, f * 3, -f, f),
     "with a size": lambda x, f: x * (f + x.shape[0]),
     "slope": lambda x, f: F.leaky_relu(x - 2, f),
+    "never": lambda x, f: x * f if f * 0.5 - 1 < 1e39 else x,
 }
 LOOKED_AT = {
     "text": lambda x, f: (x, f"{f}"),
-    "rounded": lambda x, f: x + int(f * 1e-30),
+    "rounded": lambda x, f: x + round(f * 1e-30, 2),
     "root": lambda x, f: x * math.sqrt(abs(f)),
     "remainder": lambda x, f: x * (f % 0.25),
     "times zero": lambda x, f: x * (f * 0),
@@ -87,6 +88,66 @@ def test_a_condition_on_a_float_is_a_guard():
     entries = minicompile.record.compilations
     texts = [[str(guard) for guard in entry.artifacts("capture")[0].guards] for entry in entries]
     assert "rate > 0.25" in texts[1] and "rate <= 0.25" in texts[2] and len(texts) == 3
+
+
+ASKED = {  # question -> (how many answers these values have, the guard that the last one leads to)
+    "product": (lambda x, f: x * f if f * 2 > 0.7 else -x, 2, "not (f * (2)) > (0.7)"),
+    "difference": (lambda x, f: x - f if 1 - f <= 0.5 else -x, 2, "not ((1) - f) <= (0.5)"),
+    "two floats": (lambda x, f: -x if f + f == f * 2 else x * f, 1, "(f + f) == (f * (2))"),
+    "lost digits": (
+        lambda x, f: x * f if (f * 1e-20 + 1) - 1 > 0 else -x,
+        1,
+        "not (((f * (1e-20)) + (1)) - (1)) > (0)",
+    ),
+    "size": (lambda x, f: x * f if f * x.shape[0] >= 1.5 else -x, 2, "not (f * (3)) >= (1.5)"),
+    "truth": (lambda x, f: x * f if f - 0.25 else -x, 2, "not bool((f - (0.25)))"),
+    "whole part": (lambda x, f: x * int(f * 4), 3, "int((f * (4))) == 1"),
+    "rounded": (lambda x, f: x * round(f), 2, "round(f) == 0"),
+    "floor": (lambda x, f: x * math.floor(f * 2), 2, "math.floor((f * (2))) == 0"),
+    "no number": (
+        lambda x, f: x * f if math.isfinite(f) and not math.isnan(f * 2) else x,
+        1,
+        "not math.isnan((f * (2)))",
+    ),
+    "sign": (lambda x, f: x * abs(f - 0.5), 2, "(f - (0.5)) < (0)"),
+    "largest": (lambda x, f: x * max(f, 0.5), 2, "f < 0.5"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_question_about_a_float_is_a_guard_on_its_answer(name):
+    function, answers, guard = ASKED[name]
+    counter, x = CompileCounter(), torch.tensor([1.3, 2.7, 0.9])
+    compiled = minicompile.compile(function, backend=counter)
+    for value in (0.9, 0.75, 0.8, 0.625, 0.7, 0.375, 0.3, 0.25, 0.9, 0.26, 0.375, 0.25):
+        assert not (lines := differences(function(x, value), compiled(x, value), exact=True)), (value, lines)
+    assert counter.graphs == 1 + answers, "one for the first value, and one for each answer"
+    newest = minicompile.record.compilations[-1].artifacts("capture")[0].guards
+    assert guard in [str(each) for each in newest], newest
+
+
+def test_questions_about_floats_through_the_kernels():
+    def program(x, f):
+        x = x * abs(f) * 3
+        return x + int(f * 10) if f * 2 > 0.5 else x
+
+    for backend in ("aot_eager", "inductor"):
+        minicompile.reset()
+        compiled, x = minicompile.compile(program, backend=backend, fullgraph=True), torch.tensor([1.3, 2.7, 0.9])
+        for value in (0.93, 0.71, 0.74, 0.72, 0.2, 0.1, 0.15, -0.3, -0.4):
+            torch.testing.assert_close(compiled(x, value), program(x, value))
+        assert minicompile.stats()["graphs"] == 4
+
+
+def test_an_error_of_float_arithmetic_is_the_programs():
+    def program(x, f):
+        return x * f if 1 / (f - 0.5) > 2 else x
+
+    compiled, x = minicompile.compile(program, backend="eager"), torch.ones(2)
+    for value in (0.9, 0.8, 0.7):
+        assert torch.equal(compiled(x, value), program(x, value))
+    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+        compiled(x, 0.5)
 
 
 def test_a_float_of_an_object_and_of_a_module():

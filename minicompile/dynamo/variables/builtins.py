@@ -24,6 +24,7 @@ from . import (
     container_copies,
     conversions,
     copies,
+    float_questions,
     higher_order,
     numpy_arrays,
     operators,
@@ -77,6 +78,14 @@ def is_graph_arithmetic(function, args, kwargs):
     return function not in (min, max) or len(args) == 2 and all(a.python_type() is int for a in args)
 
 
+def call_of_numbers(tx, function, args, kwargs):
+    """The result of a call on numbers that change from call to call; None for all other calls."""
+    answered = float_questions.answer(tx, function, *args) if not kwargs else None
+    if answered is None and is_graph_arithmetic(function, args, kwargs):
+        return graph_call(tx, GRAPH_FUNCTIONS[function], args, kwargs)
+    return answered
+
+
 class BuiltinVariable(VariableTracker):
     """`value`: a function written in C, or one with a row in HANDLERS."""
 
@@ -91,8 +100,9 @@ class BuiltinVariable(VariableTracker):
         return self.value
 
     def call_function(self, tx, args, kwargs):
-        if is_graph_arithmetic(self.value, args, kwargs):
-            return graph_call(tx, GRAPH_FUNCTIONS[self.value], args, kwargs)
+        of_numbers = call_of_numbers(tx, self.value, args, kwargs)
+        if of_numbers is not None:
+            return of_numbers
         handler = HANDLERS.get(self.value)
         if handler is not None:
             return call_handler(tx, self.value, handler, args, kwargs)
@@ -121,8 +131,9 @@ class BuiltinClassVariable(UserDefinedClassVariable):
     """A class whose call has a row in HANDLERS: `list`, `int`, `zip`, `collections.deque`."""
 
     def call_function(self, tx, args, kwargs):
-        if is_graph_arithmetic(self.value, args, kwargs):
-            return graph_call(tx, GRAPH_FUNCTIONS[self.value], args, kwargs)
+        of_numbers = call_of_numbers(tx, self.value, args, kwargs)
+        if of_numbers is not None:
+            return of_numbers
         return call_handler(tx, self.value, HANDLERS[self.value], args, kwargs)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):

@@ -8,7 +8,7 @@ Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in ch
 
 import operator
 
-from . import data_numbers
+from . import data_numbers, float_questions
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
@@ -152,6 +152,9 @@ def compare(function):
     method, reflected = COMPARE[function]
 
     def handler(tx, left, right):
+        answered = float_questions.answer(tx, function, left, right)
+        if answered is not None:
+            return answered
         left, right = settled(function, left.realize(), right.realize())
         if in_graph(tx, left, right):
             return graph_call(tx, function, [left, right], {})
@@ -171,7 +174,11 @@ def unary(function):
     method = UNARY[function]
 
     def handler(tx, operand):
-        (operand,) = settled(function, operand.realize())
+        operand = operand.realize()
+        found = float_questions.absolute(tx, operand) if function is abs else None
+        if found is not None:
+            return found
+        (operand,) = settled(function, operand)
         if in_graph(tx, operand):
             return graph_call(tx, function, [operand], {})
         if can_fold(operand):

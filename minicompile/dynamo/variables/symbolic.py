@@ -95,8 +95,14 @@ class SymNodeVariable(VariableTracker):
         return self.node
 
     def truth(self, tx):
+        from .float_questions import answer
+
         if not self.is_known():
             self.check_varies()
+        if type(self.symbol) is torch.SymFloat and not self.symbol.node.expr.is_symbol:
+            answered = answer(tx, bool, self)
+            if answered is not None:
+                return answered.value
         number = self.symbol if type(self.symbol) is torch.SymBool else self.symbol != 0
         truth = bool(number)
         self.output.sizes.locate(self.output.user_location)
@@ -135,9 +141,11 @@ def settled(function, *operands):
     if function in COMPARISONS and all(v.symbol.node.expr.is_symbol for v in floats):
         return operands
     if function in FLOAT_ARITHMETIC and not any(isinstance(v, ConstantVariable) and v.value == 0 for v in operands):
-        result = function(*(v.symbol if isinstance(v, SymNodeVariable) else v.value for v in operands))
-        if is_symbolic(result):
-            return operands
+        try:
+            if is_symbolic(function(*(v.symbol if isinstance(v, SymNodeVariable) else v.value for v in operands))):
+                return operands
+        except ArithmeticError:  # which the program is to meet
+            pass
     return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
 
 
