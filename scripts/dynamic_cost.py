@@ -2,9 +2,11 @@
 
 Goes in: nothing (`python scripts/dynamic_cost.py [rounds] [cuda]`).  Comes out: a table of milliseconds a call at round
 sizes and their ratio (1.00 = no cost).  Both are compiled from one function, with `dynamic=False` and `dynamic=True`.
+On a CPU it is the time that one thread computes: what others do meanwhile does not count.
 """
 
 import sys
+import time
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +17,8 @@ from minicompile.bench.timing import interleaved, ratio
 
 COLUMNS = {
     "what": ("what", "{}"),
-    "static": ("static ms", "{:.3f}"),
-    "dynamic": ("dynamic ms", "{:.3f}"),
+    "static": ("static ms", "{:.4f}"),
+    "dynamic": ("dynamic ms", "{:.4f}"),
     "ratio": ("dynamic / static", "{:.2f}"),
 }
 
@@ -49,23 +51,43 @@ def linear_and_gelu(x, weight, bias):
     return F.gelu(F.linear(x, weight, bias))
 
 
-def cases():
+def loss_and_gradient(x, weight):
+    return (F.gelu(x @ weight) * x).sum()
+
+
+def small_cases():
+    """Where the host's work is most of the time."""
+    x, row = torch.randn(64, 64), torch.randn(64)
+    yield gelu, (torch.randn(16),)
+    yield gelu, (x,)
+    yield add_to_rows, (x, row)
+    yield softmax, (x,)
+    yield layer_norm, (x,)
+    yield sum_of_columns, (x,)
+    yield linear_and_gelu, (x, torch.randn(64, 64), row)
+    yield loss_and_gradient, (x, torch.randn(64, 64, requires_grad=True))
+
+
+def large_cases():
     x, row = torch.randn(1024, 1024), torch.randn(1024)
     yield gelu, (x,)
-    yield gelu, (torch.randn(64, 64),)
     yield add_to_rows, (x, row)
     yield transposed, (x,)
     yield softmax, (x,)
     yield layer_norm, (x,)
     yield sum_of_columns, (x,)
     yield linear_and_gelu, (torch.randn(256, 256), torch.randn(256, 256), torch.randn(256))
+    yield loss_and_gradient, (torch.randn(256, 256), torch.randn(256, 256, requires_grad=True))
 
 
-@torch.no_grad()
 def row(function, inputs, rounds, device):
-    inputs = [value.to(device) for value in inputs]
+    inputs = [value.detach().to(device).requires_grad_(value.requires_grad) for value in inputs]
+    minicompile.reset()  # nothing that was compiled for another case's sizes
     both = {name: minicompile.compile(function, dynamic=name == "dynamic") for name in ("static", "dynamic")}
-    times = interleaved({name: lambda f=f: f(*inputs) for name, f in both.items()}, device=device, rounds=rounds)
+    leaves = [value for value in inputs if value.requires_grad]
+    step = (lambda f: torch.autograd.grad(f(*inputs), leaves)) if leaves else (lambda f: f(*inputs))
+    calls = {name: lambda f=f: step(f) for name, f in both.items()}
+    times = interleaved(calls, device=device, rounds=rounds, clock=time.process_time)
     what = f"{function.__name__} {' '.join('x'.join(map(str, value.shape)) for value in inputs)}"
     medians = {name: timing.median for name, timing in times.items()}
     return {"what": what, **medians, "ratio": 1 / ratio(times["static"], times["dynamic"])[0]}
@@ -74,4 +96,6 @@ def row(function, inputs, rounds, device):
 if __name__ == "__main__":
     numbers = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
     device = "cuda" if "cuda" in sys.argv else "cpu"
-    print(table([row(function, inputs, *(numbers or [25]), device) for function, inputs in cases()], COLUMNS))
+    torch.set_num_threads(1)
+    cases = [*small_cases(), *large_cases()]
+    print(table([row(function, inputs, *(numbers or [25]), device) for function, inputs in cases], COLUMNS))

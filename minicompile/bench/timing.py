@@ -39,8 +39,8 @@ def ratio(base, other):
     return middle, low, high
 
 
-def _once(function, calls, device):
-    """Milliseconds a call over `calls` calls in a row: device time on a GPU (gaps included), else wall time."""
+def _once(function, calls, device, clock):
+    """Milliseconds a call over `calls` calls in a row: device time on a GPU (gaps included), else by the clock."""
     if device == "cuda":
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
@@ -50,14 +50,16 @@ def _once(function, calls, device):
         stop.record()
         torch.cuda.synchronize()
         return start.elapsed_time(stop) / calls
-    began = time.perf_counter()
+    began = clock()
     for _ in range(calls):
         function()
-    return (time.perf_counter() - began) * 1e3 / calls
+    return (clock() - began) * 1e3 / calls
 
 
-def interleaved(variants, device="cpu", rounds=15, sample_ms=20.0, warm_up=3):
+def interleaved(variants, device="cpu", rounds=15, sample_ms=20.0, warm_up=3, clock=time.perf_counter):
     """{name: Timing} of {name: function}.  Each sample repeats its call until it lasts about `sample_ms`.
+
+    clock: `time.process_time` counts what the process computes, all threads together, and not what others do meanwhile.
 
     The first `warm_up` calls of each variant (compilation, autotuning, caches, allocator) are not measured.
     """
@@ -66,8 +68,8 @@ def interleaved(variants, device="cpu", rounds=15, sample_ms=20.0, warm_up=3):
     for name in names:
         for _ in range(warm_up):
             variants[name]()
-        calls[name] = max(1, int(sample_ms / max(_once(variants[name], 1, device), 1e-3)))
+        calls[name] = max(1, int(sample_ms / max(_once(variants[name], 1, device, clock), 1e-3)))
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            samples[name].append(_once(variants[name], calls[name], device))
+            samples[name].append(_once(variants[name], calls[name], device, clock))
     return {name: Timing(samples[name]) for name in names}
