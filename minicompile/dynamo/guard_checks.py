@@ -123,15 +123,26 @@ def spelled(value, text=repr):
     return hex(value) if type(value) is int and value.bit_length() > 1000 else text(value)
 
 
-class Unwritten:
-    """What a frozen tensor was; keeps its memory, so that nothing else can come to lie there."""
+class Frozen:
+    """Tensors to which nobody may write; it keeps their memory, so that nothing else can come to lie there."""
 
-    def __init__(self, tensor):
-        self.tensor, self.version, self.memory = tensor, tensor._version, tensor.detach()
+    def __init__(self):
+        self.names, self.tensors, self.versions, self.memory, self.places = [], [], [], [], []
 
-    def holds(self, tensor):
-        same = tensor is self.tensor and tensor._version == self.version
-        return same and tensor.data_ptr() == self.memory.data_ptr()
+    def add(self, name, tensor):
+        """Returns an alias of the tensor."""
+        self.names.append(name)
+        self.tensors.append(tensor)
+        self.versions.append(tensor._version)
+        self.memory.append(tensor.detach())
+        self.places.append(tensor.data_ptr())
+        return self.memory[-1]
 
-    def __repr__(self):
-        return f"version {self.version}"
+    def unwritten(self):
+        same = [tensor._version for tensor in self.tensors] == self.versions
+        return same and [tensor.data_ptr() for tensor in self.tensors] == self.places
+
+    def written(self):
+        """For reports."""
+        states = zip(self.names, self.tensors, self.versions, self.places)
+        return [name for name, t, version, place in states if (t._version, t.data_ptr()) != (version, place)]

@@ -18,7 +18,7 @@ import torch
 
 from .guard_checks import (
     AMBIENT_NAMES,
-    Unwritten,
+    Frozen,
     all_distinct,
     ambient_state,
     has_no_hooks,
@@ -69,7 +69,7 @@ GUARD_KINDS = {
     "plain_call": GuardKind(
         PLAIN_CALL, "{n} has no hooks and no forward of its own", 3, lambda m: "hooks or forward set"
     ),
-    "unwritten": GuardKind("{e}.holds({s})", "{n} is frozen at {r}", 2, Unwritten),
+    "unwritten": GuardKind("{s}.unwritten() is {e}", "{n} are unwritten", 3, Frozen.written),
     "tensor": GuardKind("tensor_matches({s}, {e})", "{n} is {p}", 5, tensor_properties),
 }
 INLINE_VALUES = (int, bool, str, type(None))  # expected values that the generated code can spell
