@@ -61,7 +61,7 @@ def wrap(output, value, source):
     if source in output.varying and can_vary(value) and not output.sizes.is_changing(value, source):
         wrapper = wrap_varying
     tracker = wrapper(output, value, source)
-    if source is not None and not tracker.is_immutable():
+    if tracker.source is not None and not tracker.is_immutable():  # also one that is reached without a path
         output.remember(value, tracker)
     return tracker
 

@@ -30,6 +30,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils._sympy.printers import PythonPrinter
 
 from .. import config, errors
+from .guard_checks import spelled
 from .guards import ShapeGuard
 from .source import AttrSource, ModuleAttrSource, SizeSource, path_of
 
@@ -225,6 +226,9 @@ class SourcePrinter(PythonPrinter):
     def __init__(self, sources):
         super().__init__()
         self.sources, self.places = sources, []
+
+    def _print_Integer(self, expression):
+        return spelled(int(expression), str)
 
     def place(self, source):
         if source not in self.places:

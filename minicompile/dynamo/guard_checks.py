@@ -120,7 +120,10 @@ def no_global_hooks():
 
 def spelled(value, text=repr):
     """For reports: its text; a huge number has no decimal one."""
-    return hex(value) if type(value) is int and value.bit_length() > 1000 else text(value)
+    try:
+        return hex(value) if type(value) is int and value.bit_length() > 1000 else text(value)
+    except RecursionError:
+        return f"<{type(value).__name__}>"
 
 
 class Frozen:

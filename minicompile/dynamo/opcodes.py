@@ -76,7 +76,10 @@ def has_finalizer(value):
 def has_callback(value):
     """Whether a weak reference tells the program of the value's death.  Those to tensors are PyTorch's own."""
     references = () if issubclass(type(value), (torch.Tensor, type)) else weakref.getweakrefs(value)
-    return any(reference.__callback__ is not None for reference in references)
+    return any(not isinstance(r, weakref.ref) or CALLBACK_OF(r) is not None for r in references)  # a proxy hides it
+
+
+CALLBACK_OF = weakref.ref.__callback__.__get__
 
 
 class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):

@@ -1,6 +1,11 @@
 """Kinds of differences that CPython's own tests brought to light: small programs, eager against compiled."""
 
+import collections
+import copy
+import functools
+import inspect
 import itertools
+import random
 import types
 import weakref
 
@@ -257,5 +262,82 @@ def test_an_object_that_is_let_go_of_is_gone_for_its_callback():
             return x + 1, alive, len(log), number == number
 
         return f, [(X, Owner), (X, Owner)], lambda: list(log)
+
+    same(program, fullgraph=False)
+
+
+def test_a_copy_of_an_ordered_dict_has_its_attributes():
+    def program():
+        def f(x, mapping):
+            mapping.seen = True
+            return x + 1, copy.copy(mapping).note, copy.deepcopy(mapping).note, hasattr(mapping.copy(), "note")
+
+        given = collections.OrderedDict(a=1)
+        given.note = "here"
+        return f, [(X, given), (X, given)]
+
+    same(program, fullgraph=False)
+
+
+def test_an_ordered_dict_changed_behind_its_back():
+    def program():
+        def f(x):
+            mapping = collections.OrderedDict(a=1, b=2)
+            dict.pop(mapping, "a")
+            return x + 1, list(mapping.items())
+
+        return f, [(X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_a_random_generator_whose_methods_are_replaced():
+    def program():
+        numbers = iter([0.25, 0.5])
+
+        def replace():
+            random.Random.random = lambda self: next(numbers)
+
+        def restore():
+            del random.Random.random
+
+        generator = random.Random(0)
+
+        def f(x):
+            return x + 1, generator.random() < 2, generator.uniform(0, 1) if "random" in vars(random.Random) else 0
+
+        return f, [(X,), replace, (X,), restore, (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_what_a_fold_cannot_see_in_a_function():
+    def program():
+        def inner(a, b=2):
+            pass
+
+        def f(x):
+            inner.__signature__ = inspect.Signature()
+            return x + 1, str(inspect.signature(inner)), int.real is vars(int)["real"]
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_a_cached_property_of_a_class():
+    def program():
+        class Meta(type):
+            @functools.cached_property
+            def answer(self):
+                return 42
+
+        class Made(metaclass=Meta):
+            pass
+
+        def f(x):
+            return x + 1, Made.answer
+
+        return f, [(X,)]
 
     same(program, fullgraph=False)

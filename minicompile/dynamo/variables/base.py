@@ -146,6 +146,10 @@ class VariableTracker:
     def var_setattr(self, tx, name, value):
         unsupported("attribute write", f"setting attribute `{name}` of {self}")
 
+    def has_instance_dict(self):
+        """Whether it holds attributes of its own in a plain `__dict__`."""
+        return False
+
     def has_custom_setattr(self):
         """Whether replaying an attribute write must go past a `__setattr__` of the class."""
         return False

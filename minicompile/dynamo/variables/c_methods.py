@@ -4,10 +4,11 @@ Goes in: what an attribute lookup found.  Comes out: a call of the instance's `c
 Mirrors `torch/_dynamo/variables/misc.py` (MethodWrapperVariable, GetAttrVariable).  Taught in chapter 06.
 """
 
+import collections
 import types
 
 from ..builder import wraps_if
-from .base import VariableTracker
+from .base import VariableTracker, unsupported
 
 
 class BoundDescriptorVariable(VariableTracker):
@@ -64,6 +65,8 @@ class MethodDescriptorVariable(VariableTracker):
             word = f"descriptor '{self.descriptor.__name__}' for '{owner.__name__}' objects needs such an argument"
             tx.raise_observed(TypeError, word)
         instance = args[0].realize()
+        if owner is dict and issubclass(instance.python_type(), collections.OrderedDict):
+            unsupported("subclass of a builtin", f"`{self.descriptor.__qualname__}` goes past the order of {instance}")
         if hasattr(instance, "call_descriptor"):
             return instance.call_descriptor(tx, self.descriptor, list(args[1:]), kwargs)
         return instance.call_method(tx, self.descriptor.__name__, list(args[1:]), kwargs)

@@ -4,6 +4,7 @@ Goes in: the tracker of anything.  Comes out: that of its copy; parts that are s
 Mirrors `torch/_dynamo/polyfills/copy.py`.  Taught in chapter 06.
 """
 
+import collections
 import copy
 
 from .base import unsupported
@@ -25,9 +26,17 @@ def shallow_copy(tx, value):
         return value
     if isinstance(value, UserDefinedObjectVariable):
         return copy_object(tx, value, {}, lambda attribute: attribute)
+    refuse_attributes(tx, value)
     if not hasattr(type(value), "method___copy__"):
         unsupported("object copy", f"copy.copy of {value}")
     return value.call_method(tx, "copy", [], {})
+
+
+def refuse_attributes(tx, value):
+    """Those of an OrderedDict go with a copy, and not with what `copy()` makes of it."""
+    if value.python_type() is collections.OrderedDict:
+        if value.source is not None or tx.side_effects.pending_attributes(value):
+            unsupported("object copy", f"{value}, which may have attributes")
 
 
 def deep_copy(tx, value, memo=None):
@@ -62,6 +71,7 @@ def copy_tuple(tx, value, memo):
 
 
 def copy_dict(tx, value, memo):
+    refuse_attributes(tx, value)
     memo[value] = made = DictVariable(cls=value.cls, factory=value.factory)
     for key, item in list(value.look(tx).values()):
         made.method___setitem__(tx, deep_copy(tx, key, memo), deep_copy(tx, item, memo))

@@ -8,7 +8,7 @@ import copyreg
 import weakref
 
 from ..builder import wraps
-from ..source import CallSource
+from ..source import CallSource, CellSource, LocalSource
 from .base import NotConstant, ObservedException, VariableTracker, unsupported
 from .classes import new_plain_object
 from .constant import NONE
@@ -100,6 +100,8 @@ def make_reference(tx, referent, callback=NONE):
     referent = referent.realize()
     if not referent.is_python_constant() or not isinstance(referent.as_python_constant(), type):
         unsupported("class written in C", f"a weak reference to {referent}")
+    if isinstance(referent.source, (LocalSource, CellSource)):  # may be made anew at each call, and die after it
+        unsupported("class written in C", f"a weak reference to {referent}, which the frame holds")
     if is_none(callback):
         return tx.build(weakref.ref(referent.as_python_constant()))
     return NewWeakReferenceVariable(referent, callback)

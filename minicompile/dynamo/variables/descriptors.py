@@ -179,6 +179,8 @@ def get_class_method(tx, found, instance):
 def get_cached_property(tx, found, instance):
     if instance is None:
         return value_at(tx, found.attribute, class_source(found))
+    if not instance.has_instance_dict():
+        unsupported("attribute write", f"the cached property `{found.name}` has no plain __dict__ to go to")
     name = found.attribute.attrname
     function = value_at(tx, found.attribute.func, AttrSource(class_source(found), "func"))
     value = function.call_function(tx, [instance], {})

@@ -16,7 +16,7 @@ from .base import type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .dict_views import DictView
-from .elements import constants, contains_itself, elements, holds_new_keys, is_none, next_or_none
+from .elements import constants, contains_itself, elements, holds_new_keys, is_none, next_or_none, pairs_in
 from .objects import UserDefinedObjectVariable
 from .refusals import is_iterable
 from .user_keys import UserKey
@@ -384,9 +384,9 @@ def element_source(source, mapping_reader, key, index):
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(output, value, source):
     output.guard("type", source, type(value))
-    items, factory = {}, NONE
-    spelled = all(type(key) in SPELLED for key in value)
-    for index, (key, element) in enumerate(value.items()):
+    items, factory, pairs = {}, NONE, pairs_in(value)
+    spelled = all(type(key) in SPELLED for key, _ in pairs)
+    for index, (key, element) in enumerate(pairs):
         key_source = None if type(key) in SPELLED else element_source(source, keys_list, key, index)
         key_tracker = output.wrap(key, key_source).realize()
         element = output.lazy(element, element_source(source, values_list, key, index))

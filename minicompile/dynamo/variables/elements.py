@@ -7,7 +7,7 @@ order of comparisons and with its errors.  Mirrors parts of `torch/_dynamo/varia
 
 import operator
 
-from .base import NotConstant, ObservedException
+from .base import NotConstant, ObservedException, unsupported
 from .constant import FALSE, NONE, ConstantVariable
 from .descriptors import type_lookup
 
@@ -72,6 +72,14 @@ def constants(container, items):
         return [item.as_python_constant() for item in items]
     finally:
         _visited.pop()
+
+
+def pairs_in(mapping):
+    """The items of an existing dict."""
+    try:
+        return list(mapping.items())
+    except KeyError:  # of an OrderedDict that was changed behind its back, or whose keys have another hash now
+        unsupported("key with its own equality", "a dict does not find one of its own keys")
 
 
 def contains_itself(container):

@@ -230,6 +230,8 @@ def signature_of(tx, function, **kwargs):
         function, bound = function.function.realize(), True
     if not function.is_python_constant():
         unsupported("introspection", f"inspect.signature of {function}")
+    if tx.side_effects.pending_attributes(function):
+        unsupported("introspection", f"inspect.signature of {function}, which was changed before")
     value = function.as_python_constant()
     value = types.MethodType(value, object()) if bound else value
     return tx.fold_python(inspect.signature, [value], {k: v.as_python_constant() for k, v in kwargs.items()})

@@ -13,11 +13,13 @@ import random
 from ..builder import wraps
 from ..source import RootSource
 from .base import unsupported
+from .descriptors import guard_attribute
 from .functions import BuiltinMethodVariable
 from .objects import UserDefinedObjectVariable, placed
 
 DRAWS = {"random", "getrandbits", "randrange", "randint", "_randbelow"}
 KNOWN = {"random", "getrandbits", "seed", "getstate", "setstate"}  # written in C
+ORIGINAL = {name: getattr(random.Random, name) for name in DRAWS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,13 @@ class ExistingRandomVariable(UserDefinedObjectVariable):
         self.ahead.setstate(value.getstate())
 
     def var_getattr(self, tx, name):
-        return BuiltinMethodVariable(self, name) if name in DRAWS else super().var_getattr(tx, name)
+        if name not in DRAWS:
+            return super().var_getattr(tx, name)
+        for each, method in ORIGINAL.items():  # some draw by means of others
+            if getattr(random.Random, each) is not method:
+                unsupported("class changed", f"`random.Random.{each}` is another one now")
+            guard_attribute(tx, random.Random, each)
+        return BuiltinMethodVariable(self, name)
 
     def call_method(self, tx, name, args, kwargs):
         if name not in DRAWS:
