@@ -10,7 +10,7 @@ import torch
 
 from .. import record
 from ..errors import Unsupported
-from . import runtime
+from . import autograd, runtime
 from .graph import AOTGraph
 from .joint import trace
 from .partitioner import SavedTensor
@@ -36,12 +36,12 @@ def compile(
     record.log("aot", "%s", graph)
     record.counters["saved_bytes"] += graph.saved_bytes
     ambient = torch._C._is_any_autocast_enabled()
-    adapt = (lambda f: runtime.without_autocast(runtime.boxed(f))) if ambient else runtime.boxed
+    adapt = (lambda f: autograd.without_autocast(autograd.boxed(f))) if ambient else autograd.boxed
     finish = functools.partial(runtime.with_eager_state, graph)
     examples = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
     if graph.backward is None:
         compiler = inference_compiler or forward_compiler
         return runtime.build(graph, gm, finish(adapt(compiler(graph.forward, examples))))
     forward = finish(adapt(forward_compiler(graph.forward, examples)))
-    backward = runtime.LazyBackward(graph, backward_compiler or forward_compiler)
-    return runtime.build(graph, gm, runtime.autograd_function(graph, forward, backward))
+    backward = autograd.LazyBackward(graph, backward_compiler or forward_compiler)
+    return runtime.build(graph, gm, autograd.autograd_function(graph, forward, backward))

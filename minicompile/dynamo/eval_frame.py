@@ -170,13 +170,27 @@ def recursion_limit(limit):
         sys.setrecursionlimit(before)
 
 
+@contextlib.contextmanager
+def saving_hooks_off():
+    """Inside, no `saved_tensors_hooks` of the caller: they are for what compiled code saves, not for fakes."""
+    hooks, autograd = [], torch._C._autograd
+    while (top := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        autograd._pop_saved_tensors_default_hooks()
+        hooks.append(top)
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
+
+
 CAPTURE_RECURSION_LIMIT = 10_000
 
 
 def compile_frame(options, code, function, arguments, state, entry):
     try:
         with record.stage("capture") as snapshot:
-            with recursion_limit(CAPTURE_RECURSION_LIMIT), FunctionModesOff() as function_modes:
+            with recursion_limit(CAPTURE_RECURSION_LIMIT), saving_hooks_off(), FunctionModesOff() as function_modes:
                 capture = capture_frame(options, code, function, arguments, state, function_modes)
             snapshot.artifact = capture
         new_code = assemble(capture.instructions, code)
