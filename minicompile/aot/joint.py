@@ -12,9 +12,10 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
-from . import attention, freeze, functionalize
+from . import assertions, attention, freeze, functionalize
 from .decompositions import decomposition_table
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, unwrap
@@ -139,20 +140,21 @@ def trace(gm, inputs, decompositions=None):
     pairs = zip(values, examples, strict=True)
     fakes = [functionalize.fakeify(fake_mode, value, needs_grad(example)) for value, example in pairs]
     table = decomposition_table() if decompositions is None else decompositions
-    recording = Recording()
+    recording, known = Recording(), assertions.symbols(fake_mode.shape_env)
     run = traced_function(gm, examples, list(constants), recording)
     grad_enabled = torch.is_grad_enabled()
     # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.
     with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
         try:
             traced = make_fx(run, decomposition_table=table)(*fakes)
-        except DataDependentOutputException as error:
+        except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
             raise Unsupported("branch on data", f"the graph goes one way or another by a tensor: {error}") from error
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
     program = recording.program
     result_count = len(program.mutations) + len(program.results)
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
+    assertions.insert(functional, fake_mode.shape_env, known)
     passes = [("attention", len(captured.graph.nodes), len(gm.graph.nodes)), *optimize(functional, result_count)]
     forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(

@@ -110,9 +110,21 @@ def can_be_one(node, source, escape):
 
 
 # --- sizes and dependence ---------------------------------------------------------------------------
+UNKNOWN = 1024  # what a size counts as that is read from data
+
+
 def hinted(number):
     """A size; a symbolic one counts as what it was in the example."""
-    return number if isinstance(number, int) else int(number.node.hint or 0)
+    if isinstance(number, int):
+        return number
+    expression, env = number.node.expr, number.node.shape_env
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # its older name
+    return int(expression.xreplace({s: known.get(s, UNKNOWN) for s in expression.free_symbols}))
+
+
+def brings_symbol(node):
+    """Does it read a number, or the size of its result, from data?  Made again it would be another unknown."""
+    return node.target is torch.ops.aten._local_scalar_dense.default or bool(node.meta.get("unbacked_bindings"))
 
 
 def is_tensor(node):

@@ -9,8 +9,10 @@ import dataclasses
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true
 
 from ..errors import Unsupported
+from .nodes import hinted
 
 views_of = torch._C._functionalization.get_view_meta_sequence
 replay_views = torch._C._functionalization.apply_view_meta_sequence
@@ -134,7 +136,8 @@ class OutputPlanner:
     def stands_alone(self, value, key):
         """A lone output outside autograd that fills its memory without holes needs no base: nobody can tell."""
         alone = self.members[key] == 1 and not value.requires_grad
-        return alone and value.untyped_storage().nbytes() == value.numel() * value.element_size() and is_dense(value)
+        filled = alone and value.untyped_storage().nbytes() == value.numel() * value.element_size()
+        return guard_or_false(filled) and is_dense(value)
 
 
 def has_own_gradient(view, base):
@@ -167,23 +170,21 @@ def share_version(view, base):
 
 def has_overlap(tensor):
     """May two elements be one place in memory?"""
-    if tensor.is_contiguous():
-        return False
-    extent = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1:
-            if stride < extent:
-                return True
+    extent, pairs = 1, zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted(pairs, key=lambda pair: tuple(map(hinted, pair))):
+        if guard_or_true(size > 1):
+            if guard_or_true(stride < extent):
+                return not tensor.is_contiguous()
             extent += stride * (size - 1)
     return False
 
 
 def is_dense(tensor):
-    """Each element once, without holes, in some order of the dimensions."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1:
-            if stride != expected:
+    """Each element once, without holes, in some order of the dimensions; of sizes that nobody knows, for certain."""
+    expected, pairs = 1, zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted(pairs, key=lambda pair: tuple(map(hinted, pair))):
+        if guard_or_true(size != 1):
+            if not guard_or_false(stride == expected):
                 return False
-            expected = expected * size
+            expected = expected * torch.sym_max(size, 1)  # as the strides of a tensor without elements are
     return True

@@ -15,7 +15,7 @@ from torch import fx
 
 from .. import config
 from .memory import Budget
-from .nodes import base_of, has_effect, is_random, is_tensor, is_view, needed_for, size_in_bytes
+from .nodes import base_of, brings_symbol, has_effect, is_random, is_tensor, is_view, needed_for, size_in_bytes
 
 aten = torch.ops.aten
 # Prices in memory traffic, per byte of the tensor: 1 to read it from memory, 1 to write it.  Computing it again where
@@ -58,7 +58,7 @@ class SavedTensor:
 # --- what things cost -------------------------------------------------------------------------------
 def recompute_cost(node):
     """Bytes-equivalent of running the node again in the backward; None: never."""
-    if node.op != "call_function" or has_effect(node):
+    if node.op != "call_function" or has_effect(node) or brings_symbol(node):
         return None
     if is_view(node) or node.target is operator.getitem or not is_tensor(node):
         return 0 if is_view(node) or not is_multi_output(node) else None
@@ -84,7 +84,7 @@ def checkpoint_cost(node):
     if node.meta.get("checkpoint") is None or is_view(node):
         return recompute_cost(node)
     drawn = is_random(node.args[0] if node.target is operator.getitem else node)
-    return None if drawn or has_effect(node) or leaves_checkpoint(node) else 0
+    return None if drawn or has_effect(node) or brings_symbol(node) or leaves_checkpoint(node) else 0
 
 
 def operator_name(node):
@@ -134,7 +134,7 @@ class Cut:
 
     def save_cost(self, node):
         """None: cannot be saved (a view: save its base; a tuple: save its items)."""
-        if is_multi_output(node) or is_view(node) or node in self.again:
+        if is_multi_output(node) or is_view(node) and not brings_symbol(node) or node in self.again:
             return None
         if node in self.results and node not in self.direct:
             return None

@@ -45,7 +45,7 @@ def remove_copies(graph, escape):
         source = node.args[COPIES[node.target]] if node.target in COPIES else None
         if not isinstance(source, fx.Node) or not same_tensor(node, source):
             continue
-        protects = base_of(source).op == "placeholder" and not node.meta.get("stands_for_input")
+        protects = rules.is_users(graph, source) and not node.meta.get("stands_for_input")
         if not protects and can_be_one(node, source, escape):
             replace(graph, node, source)
 
@@ -81,7 +81,7 @@ def share_common_subexpressions(graph, escape):
             continue
         key = (node.target, key_of(node.args), key_of(node.kwargs))
         first = seen.setdefault(key, node)
-        if first is not node:
+        if first is not node and not node.meta.get("unbacked_bindings"):  # others have the sizes that it brings
             replace(graph, node, first)
 
 

@@ -83,6 +83,8 @@ class Symbols:
                 found.setdefault(expression, text)
         for expression, text in places:
             unknown = [s for s in expression.free_symbols if s not in found]
+            if not self.results.isdisjoint(unknown):  # comes later
+                continue
             if len(unknown) == 1 and expression.is_polynomial(unknown[0]) and sympy.degree(expression, unknown[0]) == 1:
                 factor, rest = sympy.Poly(expression, unknown[0]).all_coeffs()
                 found[unknown[0]] = f"({text} - ({rest})) // ({factor})"

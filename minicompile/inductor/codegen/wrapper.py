@@ -154,7 +154,8 @@ class Wrapper:
             self.line(f"{buffer.name} = {call}")
             self.lines += [f"    {symbol} = {buffer.name}{place}" for symbol, place in data.binds]
             call = buffer.name
-        self.line(f"{buffer.name} = {self.fixed(call, buffer.layout) if buffer.layout else call}")
+        if buffer.layout or not data.binds:
+            self.line(f"{buffer.name} = {self.fixed(call, buffer.layout) if buffer.layout else call}")
 
     def fixed(self, call, layout):
         """The strides that the kernels were generated for, whatever the ATen kernel chose."""
@@ -182,6 +183,7 @@ class Raw(str):
 
 # PyTorch's own Python bindings parse their arguments in half the time that an operator overload takes.
 BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
+BINDINGS["aten._assert_scalar.default"] = "check"
 
 
 def overload_text(overload):
@@ -259,6 +261,12 @@ def fixed(tensor, stride):
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
+def check(condition, text):
+    """Without the dispatcher."""
+    if not condition:
+        raise RuntimeError(text)
+
+
 def _find_madvise():
     """`madvise` of the C library, or None where there is none."""
     try:
@@ -298,6 +306,7 @@ NAMES = {
     "stride": _launch.stride,
     "view": view,
     "fixed": fixed,
+    "check": check,
     "device": torch.device,
     "math": math,
     "operator": operator,

@@ -33,3 +33,8 @@ def bernoulli(x, p=0.5, generator=None):
     kind = {"dtype": like.dtype, "device": like.device}
     memory = current().extern(aten.empty_strided.default, (tuple(like.shape), like.stride()), kind, "extern")
     return current().extern(aten.bernoulli.p, (memory, p), {"generator": generator}, "extern")
+
+
+@register_lowering(aten._assert_scalar)
+def assert_scalar(condition, text):
+    return current().extern(aten._assert_scalar.default, (condition, text), {}, "number")
