@@ -16,6 +16,7 @@ from .assumptions import assumed_truth
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
+from .source import AttrSource, GlobalSource, ItemSource
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
 from .variables.conversions import iterator_of
@@ -144,7 +145,10 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         dropped = self.locals.get(name)
         if any(tracker is dropped for tracker in self.stack):
             return
-        if isinstance(dropped, LazyVariable) and dropped.source is not None and has_finalizer(dropped.value):
+        source = dropped.source if isinstance(dropped, LazyVariable) else None
+        if isinstance(source, AttrSource | ItemSource | GlobalSource):
+            return  # what it was read from still holds it
+        if source is not None and has_finalizer(dropped.value):
             unsupported("object with a finalizer", f"`{name}` loses an object whose death the program hears of")
 
     def LOAD_FAST_AND_CLEAR(self, instruction):
