@@ -168,6 +168,13 @@ def returns_argument(node):
     return passes and value_of(node) is value_of(arguments["input"])
 
 
+def may_write(node):
+    """A call that gives back one of its arguments, or nothing at all: for inference tensors, which have no version."""
+    if not node.op.startswith("call") or returns_argument(node) or node.target == "contiguous":
+        return False
+    return value_of(node) is None or any(value_of(node) is value_of(i) for i in node.all_input_nodes)
+
+
 def is_off(arguments):
     return arguments.get("p", 0.5) == 0 or arguments.get("training", arguments.get("train", True)) is False
 
@@ -191,7 +198,11 @@ def check(found, output):
     for mask in masks:
         require(not mask.requires_grad and mask.device == query.device and mask.dim() <= query.dim())
         require(mask.dtype in (torch.bool, query.dtype))
-    require(all(t._version == 0 for t in (*values, *masks)))  # written in place: then when it is read matters
+    read = (*values, *masks)  # which matters when, if something is written in place
+    if any(t.is_inference() for t in read):
+        require(not any(map(may_write, output.graph.nodes)))
+    else:
+        require(all(t._version == 0 for t in read))
 
 
 # --- the rewritten graph ----------------------------------------------------------------------------

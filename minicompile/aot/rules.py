@@ -112,10 +112,13 @@ def remove_neutral_numbers(graph, escape):
                     break
 
 
+def is_users(graph, source):
+    """An input, to which the user may write before the backward reads it."""
+    return base_of(source).op == "placeholder" and any(n.meta.get("backward") for n in graph.nodes)
+
+
 def may_be_one(graph, node, source, escape):
-    """`can_be_one`; and where there is a backward, an input that the user may write to later stays apart."""
-    trains = any(n.meta.get("backward") for n in graph.nodes)
-    return not (trains and base_of(source).op == "placeholder") and can_be_one(node, source, escape)
+    return not is_users(graph, source) and can_be_one(node, source, escape)
 
 
 # --- pieces -----------------------------------------------------------------------------------------
@@ -181,8 +184,8 @@ def cat_then_split(graph, escape):
             value, whole = node.meta["val"], source.meta["val"]
             if not (first <= start < end <= last and whole.is_contiguous() and descending(value)):
                 continue
-            if any(n.meta.get("backward") for n in graph.nodes) and base_of(source).op == "placeholder":
-                continue  # the user may write to it before the backward
+            if is_users(graph, source):
+                continue
             if (start, end) == (first, last):
                 replace(graph, node, source)
             elif node.target is aten.slice.Tensor:

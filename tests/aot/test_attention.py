@@ -246,12 +246,41 @@ def value_is_written_through_data(q, k, v):
     return F.softmax(scores, dim=-1) @ v
 
 
-@pytest.mark.parametrize("fn", [key_is_written, mask_is_written, value_is_written_through_data])
-def test_what_is_written_after_it_was_read(fn):
-    inputs = tensors(2, 3, 5, 8, grad=False)
-    outs, _, text = run(fn, inputs)
-    assert SDPA not in text
-    torch.testing.assert_close(outs[0], fn(*inputs))
+def written_by_an_item(q, k, v):
+    k = k * 1
+    scores = q @ k.mT
+    k[0] = 0
+    return F.softmax(scores, dim=-1) @ v
+
+
+def written_by_relu(q, k, v):
+    v = v * 1
+    scores = q @ v.mT
+    F.relu(v, True)
+    return F.softmax(scores, dim=-1) @ k
+
+
+WRITTEN = [key_is_written, mask_is_written, value_is_written_through_data, written_by_an_item, written_by_relu]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("fn", WRITTEN)
+def test_what_is_written_after_it_was_read(fn, mode):
+    with mode():
+        inputs = tensors(2, 3, 5, 8, grad=False)
+        outs, _, text = run(fn, inputs)
+        assert SDPA not in text
+        torch.testing.assert_close(outs[0], fn(*inputs))
+
+
+@pytest.mark.parametrize("fn", MATCHES, ids=lambda f: f.__name__)
+def test_inference_mode(fn):
+    """Its tensors have no version."""
+    with torch.inference_mode():
+        inputs = tensors(2, 3, 5, 8, grad=False)
+        outs, _, text = run(fn, inputs)
+        assert SDPA in text
+        torch.testing.assert_close(outs[0], fn(*inputs))
 
 
 @pytest.mark.parametrize("how", ["fill", "add"])
