@@ -9,7 +9,7 @@ import operator
 
 import torch
 
-from .nodes import base_of, has_effect, hinted, is_random, is_tensor, is_view, needed_for, size_in_bytes
+from .nodes import base_of, brings_symbol, has_effect, hinted, is_random, is_tensor, is_view, needed_for, size_in_bytes
 
 aten = torch.ops.aten
 FLOPS_PER_BYTE = 10  # what a processor computes in the time in which it moves one byte
@@ -34,10 +34,10 @@ def effort(node):
 
 
 def runs_once(node):
-    """A random draw would draw again; a copy of an input is there because the input may change."""
+    """A random draw would draw again, a size be read from data again; an input that is copied may change."""
     source = node.args[0] if node.target is operator.getitem else node
     copied = node.target is aten.clone.default and base_of(node.args[0]).op == "placeholder"
-    return copied or is_random(source) or has_effect(source)
+    return copied or is_random(source) or has_effect(source) or brings_symbol(source)
 
 
 class Budget:
@@ -52,7 +52,11 @@ class Budget:
         self.read_across = read_across
         self.inputs = {n for n in forward if n.op == "placeholder"}
         self.free = (self.inputs | set(results)) - mutated  # in memory anyway; of a mutated input a copy is kept
-        self.once = {n for n in forward if n.op == "call_function" and is_tensor(n) and runs_once(n)}
+        self.once = {
+            n
+            for n in forward
+            if n.op == "call_function" and not isinstance(n.meta.get("val"), tuple | list) and runs_once(n)
+        }
 
     def extra_bytes(self, stop):
         """What is kept for the backward only."""
