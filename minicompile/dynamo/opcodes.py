@@ -13,6 +13,7 @@ import weakref
 import torch
 
 from .assumptions import assumed_truth
+from .nested_breaks import origin_code
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
@@ -57,6 +58,9 @@ COMPARISONS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+UNBOUND = "cannot access local variable '{}' where it is not associated with a value"
 
 
 def unary(function):
@@ -117,8 +121,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         self.push(self.locals[name])
 
     def raise_unbound(self, name):
-        text = f"cannot access local variable '{name}' where it is not associated with a value"
-        self.raise_observed(UnboundLocalError, text)
+        self.raise_observed(UnboundLocalError, UNBOUND.format(name))
 
     def STORE_FAST(self, instruction):
         from .symbolic_convert import UnboundVariable
@@ -182,6 +185,8 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         contents = self.cell(instruction.argval).load(self)
         if contents is None:
             name = instruction.argval
+            if name in origin_code(self).co_cellvars:
+                self.raise_unbound(name)
             free = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
             self.raise_observed(NameError, free)
         self.push(contents)

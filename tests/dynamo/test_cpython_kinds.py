@@ -4,6 +4,7 @@ import collections
 import copy
 import functools
 import inspect
+import io
 import itertools
 import random
 import types
@@ -339,5 +340,57 @@ def test_a_cached_property_of_a_class():
             return x + 1, Made.answer
 
         return f, [(X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_a_dict_that_is_emptied_while_another_takes_its_items():
+    def program():
+        class Key:
+            def __hash__(self):
+                return 0
+
+            def __eq__(self, other):
+                given.clear()
+                return False
+
+        given = {}
+
+        def f(x):
+            given.update(dict.fromkeys(range(1, 50)))
+            given[Key()] = 0
+            taking = {Key(): 0, 1: 1}
+            try:
+                taking.update(given)
+            except RuntimeError as error:
+                return x + 1, str(error), len(given)
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_an_own_cell_without_a_value():
+    def program():
+        def f(x, early):
+            if early:
+                try:
+                    return value  # noqa: F821
+                except UnboundLocalError as error:
+                    return str(error)
+            value = 12
+            print(end="", file=None if early else io.StringIO())
+
+            def inner():
+                return value  # noqa: F821
+
+            del value
+            try:
+                inner()
+            except NameError as error:
+                found = type(error), str(error)
+            return x + 1, found, value  # noqa: F821
+
+        return f, [(X, True), (X, False), (X, False)]
 
     same(program, fullgraph=False)

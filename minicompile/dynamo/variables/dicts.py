@@ -11,12 +11,24 @@ all of it (len, iteration) guards the list of keys.
 import collections
 
 from ..builder import wraps
-from ..source import AttrSource, CallSource, ItemSource
+from ..source import AttrSource
 from .base import type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .dict_views import DictView
-from .elements import constants, contains_itself, elements, holds_new_keys, is_none, next_or_none, pairs_in
+from .elements import (
+    SPELLED,
+    constants,
+    contains_itself,
+    element_source,
+    elements,
+    holds_new_keys,
+    is_none,
+    keys_list,
+    next_or_none,
+    pairs_in,
+    values_list,
+)
 from .objects import UserDefinedObjectVariable
 from .refusals import is_iterable
 from .user_keys import UserKey
@@ -325,6 +337,9 @@ class DictVariable(BuiltinObject):
 def _apply(existing, deleted, stored):
     """Bring an existing dict up to date; no method of a subclass runs."""
     base = collections.OrderedDict if isinstance(existing, collections.OrderedDict) else dict
+    if len(deleted) == dict.__len__(existing):
+        base.clear(existing)  # who goes through the dict meanwhile finds another one, as in eager
+        deleted = ()
     for key in deleted:
         base.__delitem__(existing, key)
     for key, value in stored.items():
@@ -343,7 +358,11 @@ def pairs_of(tx, variable):
     """(key, value) trackers of a mapping or of an iterable of pairs, one by one, as `dict(variable)` takes them."""
     variable = variable.realize()
     if isinstance(variable, DictVariable):
-        yield from list(variable.look(tx).values())
+        pairs = list(variable.look(tx).values())
+        for pair in pairs:
+            yield pair
+            if len(variable.items) != len(pairs):
+                tx.raise_observed(RuntimeError, "dict mutated during update")
     elif class_lookup(tx, variable.python_type(), "keys"):
         for key in variable.call_method(tx, "keys", [], {}).unpack(tx):
             yield key, variable.call_method(tx, "__getitem__", [key], {})
@@ -361,26 +380,6 @@ def pairs_of(tx, variable):
 
 
 # --- existing objects -----------------------------------------------------------------------------------
-def keys_list(mapping):
-    return list(mapping)
-
-
-def values_list(mapping):
-    return list(mapping.values())
-
-
-SPELLED = (int, str, bool, type(None))  # keys that a guard's text and a report can spell
-
-
-def element_source(source, mapping_reader, key, index):
-    """`d[key]`, or by position (`list(d.values())[index]`) where the key has no literal."""
-    if source is None:
-        return None
-    if type(key) in SPELLED:
-        return ItemSource(source, key)
-    return ItemSource(CallSource(source, mapping_reader), index)
-
-
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(output, value, source):
     output.guard("type", source, type(value))

@@ -7,6 +7,7 @@ order of comparisons and with its errors.  Mirrors parts of `torch/_dynamo/varia
 
 import operator
 
+from ..source import CallSource, ItemSource
 from .base import NotConstant, ObservedException, unsupported
 from .constant import FALSE, NONE, ConstantVariable
 from .descriptors import type_lookup
@@ -80,6 +81,26 @@ def pairs_in(mapping):
         return list(mapping.items())
     except KeyError:  # of an OrderedDict that was changed behind its back, or whose keys have another hash now
         unsupported("key with its own equality", "a dict does not find one of its own keys")
+
+
+def keys_list(mapping):
+    return list(mapping)
+
+
+def values_list(mapping):
+    return list(mapping.values())
+
+
+SPELLED = (int, str, bool, type(None))  # keys that a guard's text and a report can spell
+
+
+def element_source(source, mapping_reader, key, index):
+    """`d[key]`, or by position (`list(d.values())[index]`) where the key has no literal."""
+    if source is None:
+        return None
+    if type(key) in SPELLED:
+        return ItemSource(source, key)
+    return ItemSource(CallSource(source, mapping_reader), index)
 
 
 def contains_itself(container):
