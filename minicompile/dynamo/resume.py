@@ -234,8 +234,9 @@ def _ways_on(tx, frame, eager, everything, number, bound, origin):
             body.append(everything[fall_through].copy())
             body[0].exc = None
             fall_through, after = fall_through + 1, after[:-1]
-        deleted = {instruction.argval} if instruction.opname == "DELETE_FAST" else ()
-        names = tuple(name for name in names_kept(frame, fall_through) if name not in deleted)
+        unbinds = instruction.opname == "DELETE_FAST" or instruction.opname == "STORE_FAST" and not bound[-1]
+        gone = instruction.argval if unbinds else None  # a comprehension ends: its variable is unbound again
+        names = tuple(name for name in names_kept(frame, fall_through) if name != gone)
         body += _call_resume(tx, origin, origin.places[fall_through], after, names)
     if instruction.is_jump:
         effect = stack_effect(instruction, jump=True)

@@ -149,3 +149,30 @@ def test_capture_leaves_no_cycles_behind():
             assert [ref() for ref in refs] == [None, None]
     finally:
         gc.enable()
+
+
+def test_the_variable_of_a_comprehension_is_unbound_again_behind_a_break():
+    """From 3.12 on the comprehension runs in this frame; `_` dies at its end, which breaks the graph just there."""
+
+    def listed(x, a, b):
+        return [x + 1 for _ in (a, b)]
+
+    log = []
+    first, second = Noisy(log), Noisy(log)
+    (one, two) = minicompile.compile(listed, backend="eager")(torch.ones(2), first, second)
+    assert one.tolist() == two.tolist() == [2.0, 2.0] and log == []
+    del first, second
+    assert log == ["died", "died"]
+
+
+def test_a_module_that_its_container_holds_does_not_break_the_graph():
+    layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
+    heard = [weakref.ref(layer, print) for layer in layers]
+
+    def forward(x):
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    x = torch.randn(1, 2)
+    assert torch.equal(minicompile.compile(forward, backend="eager", fullgraph=True)(x), forward(x)) and heard
