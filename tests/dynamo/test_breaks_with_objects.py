@@ -422,3 +422,34 @@ def test_a_graph_that_raises_before_it_changes_an_argument_runs_again_in_eager()
 
     steps = [(X.clone(), torch.tensor([0]), []), (X.clone(), torch.tensor([9]), []), (X.clone(), torch.tensor([1]), [])]
     same(lambda: (f, copy.deepcopy(steps)), fullgraph=False)
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_after_it_changed_an_argument_runs_again_in_eager():
+    def f(x, index, weight, found):
+        found.append(len(found))
+        x.add_(torch.rand(()))
+        weight = weight + 0
+        y = weight * weight
+        x.mul_(y)
+        found.append(x.requires_grad)
+        try:
+            return x[index] * 2
+        except IndexError:
+            found.append("caught")
+        return torch.rand(()), x, found
+
+    def step(index):
+        weight = torch.full_like(X, 2.0, requires_grad=True)
+        return X.clone(), torch.tensor([index]), weight, []
+
+    for index in (0, 9, 1):
+        torch.manual_seed(0)
+        x, index, weight, found = step(index)
+        expected = f(x, index, weight, found)
+        torch.manual_seed(0)
+        again, index, weight_again, found_again = step(index)
+        actual = minicompile.compile(f, backend="eager")(again, index, weight_again, found_again)
+        assert torch.equal(x, again) and found == found_again and torch.equal(expected[0], actual[0])
+        x.sum().backward(), again.sum().backward()
+        assert torch.equal(weight.grad, weight_again.grad)

@@ -102,7 +102,7 @@ class Snapshot:
         name = type(value).__qualname__
         if isinstance(value, BaseException):
             chain = [self(value.__cause__), self(value.__context__), value.__suppress_context__]
-            groups = self(list(getattr(value, "exceptions", ())))
+            groups = self(list(value.exceptions) if isinstance(value, BaseExceptionGroup) else ())
             return name, self(value.args), chain, groups, self(dict(vars(value)))
         if isinstance(value, types.FunctionType):
             cells = [self(contents(cell)) for cell in value.__closure__ or ()]

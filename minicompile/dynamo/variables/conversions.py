@@ -12,6 +12,7 @@ import types
 import torch
 
 from .. import polyfills
+from .answers import answered
 from .base import unsupported
 from .composed_iterators import (
     CallableIterator,
@@ -278,7 +279,9 @@ def make_text(tx, /, *args, **kwargs):
     if len(args) != 1 or kwargs:
         unsupported("builtin on an unknown value", f"str() of {[*args, *kwargs.values()]}")
     value = args[0].realize()
-    return represent(tx, value) if value.python_type() in BRACKETS else value.call_method(tx, "__str__", [], {})
+    if value.python_type() in BRACKETS:
+        return represent(tx, value)
+    return answered(tx, str, "__str__", value.call_method(tx, "__str__", [], {}))
 
 
 BRACKETS = {list: "[]", tuple: "()", dict: "{}"}
@@ -291,7 +294,7 @@ def represent(tx, value):
         return tx.fold(repr, [value], {})
     cls = value.python_type()
     if cls not in BRACKETS:
-        return value.call_method(tx, "__repr__", [], {})
+        return answered(tx, repr, "__repr__", value.call_method(tx, "__repr__", [], {}))
     if contains_itself(value):
         unsupported("builtin on an unknown value", "repr() of a container that contains itself")
     if cls is dict:
@@ -310,7 +313,7 @@ def make_format(tx, value, spec=ConstantVariable("")):  # noqa: B008 (immutable)
         return tx.fold(format, [value, spec], {})
     if value.python_type() in BRACKETS:
         return make_text(tx, value)
-    return value.call_method(tx, "__format__", [spec], {})
+    return answered(tx, format, "__format__", value.call_method(tx, "__format__", [spec], {}))
 
 
 # --- over all elements ----------------------------------------------------------------------------------

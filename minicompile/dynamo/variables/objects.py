@@ -17,6 +17,7 @@ from ..builder import wraps_if
 from ..skip_files import attributes_of
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
+from .answers import answered
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .refusals import refuse_attribute
@@ -94,14 +95,17 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def truth(self, tx):
         for name in ("__bool__", "__len__"):
-            result = self.call_special(tx, name)
-            if result is not None:
-                return tx.truth(result)
+            answer = self.call_special(tx, name)
+            if answer is not None:
+                return tx.truth(answered(tx, bool, name, answer))
         return True
 
     def iterate(self, tx):
         iterator = self.call_special(tx, "__iter__")
         if iterator is not None:
+            kind = iterator.realize().python_type()
+            if class_lookup(tx, kind, "__next__") is None:
+                tx.raise_observed(TypeError, f"iter() returned non-iterator of type '{kind.__name__}'")
             return iterator.realize()
         if class_lookup(tx, self.cls, "__getitem__") is not None:
             from .iterators import IndexIterator

@@ -14,6 +14,7 @@ import typing
 import torch
 
 from ..source import CallSource, ConstantSource
+from .answers import answered
 from .base import ObservedException, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, guard_mro
@@ -136,7 +137,8 @@ def length(tx, value):
     cls = value.python_type()
     if not class_lookup(tx, cls, "__len__"):
         return refuse(tx, len, value)
-    return value.call_method(tx, "__len__", [], {})
+    answer = value.call_method(tx, "__len__", [], {})
+    return answer if isinstance(value, BuiltinObject) else answered(tx, len, "__len__", answer)
 
 
 @handles(hash)
@@ -149,7 +151,8 @@ def hash_of(tx, value):
         tx.raise_observed(TypeError, f"unhashable type: '{type_name(cls)}'")
     if cls.__hash__ is object.__hash__ or isinstance(value, TensorVariable):
         unsupported("identity as a number", f"hash() of {value} depends on its address")
-    return value.call_method(tx, "__hash__", [], {})
+    answer = value.call_method(tx, "__hash__", [], {})
+    return answer if isinstance(value, BuiltinObject) else answered(tx, hash, "__hash__", answer)
 
 
 class IdVariable(BuiltinObject):
