@@ -18,10 +18,17 @@ from .film_strip import FilmStrip as FilmStrip
 from .graphs import draw_graph as draw_graph
 from .guards import GuardTree as GuardTree
 from .guards import draw_guards as draw_guards
+from .joint import draw_cut as draw_cut
+from .joint import draw_joint as draw_joint
+from .joint import draw_split as draw_split
 from .machine import print_versions as print_versions
 from .picture import Picture as Picture
 from .recompiles import draw_recompiles as draw_recompiles
 from .recompiles import record_recompiles as record_recompiles
+from .saved import SavedBytes as SavedBytes
+from .saved import draw_budget as draw_budget
+from .saved import draw_passes as draw_passes
+from .saved import draw_saved as draw_saved
 from .show import show_c as show_c
 from .show import show_source as show_source
 from .show import show_text as show_text
