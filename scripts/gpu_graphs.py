@@ -1,6 +1,6 @@
 """CUDA graphs on a GPU: mode="reduce-overhead" against eager, over loops that change what a recording relies on.
 
-    python3 scripts/gpu_graphs.py [name ...]
+    python3 scripts/gpu_graphs.py [name of a program below, or of a model of the zoo ...]
 
 Comes out: one line a program: the largest difference to eager over its steps, and how often graphs were recorded,
 replayed and refused.  Exit status 1: a difference above the tolerance, or nothing was replayed.
@@ -15,6 +15,7 @@ from torch import nn
 
 import minicompile
 from minicompile import record
+from minicompile.bench.models import ZOO
 
 torch.set_float32_matmul_precision("highest")
 torch.backends.cudnn.allow_tf32 = False
@@ -111,7 +112,32 @@ PROGRAMS = {
 }
 
 
+def zoo(name, steps=6):
+    """Training steps of a model of the zoo: losses and parameters."""
+
+    def run(wrap):
+        model, batch = ZOO[name].build("small", device="cuda")
+        call, kwargs = wrap(model.train()), ZOO[name].training_kwargs(batch)
+        optimizer, losses = torch.optim.SGD(model.parameters(), 0.01), []
+        for step in range(steps):
+            torch.manual_seed(step)
+            loss = ZOO[name].loss(call(*batch.args, **kwargs), batch.target)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+        return [*losses, *model.parameters()]
+
+    return largest(run(lambda m: minicompile.compile(m, mode="reduce-overhead")), run(lambda m: m))
+
+
+def largest(actual, expected):
+    return max((a - e).abs().max().item() / (1 + e.abs().max().item()) for a, e in zip(actual, expected, strict=True))
+
+
 def check(name, steps=12):
+    if name in ZOO:
+        return zoo(name)
     make, shape, loop = PROGRAMS[name]
     torch.manual_seed(0)
     model = make()
@@ -119,7 +145,7 @@ def check(name, steps=12):
     twin = copy.deepcopy(model)
     expected = loop(model, model, batches(shape, steps))
     actual = loop(twin, minicompile.compile(twin, mode="reduce-overhead"), batches(shape, steps))
-    return max((a - e).abs().max().item() / (1 + e.abs().max().item()) for a, e in zip(actual, expected, strict=True))
+    return largest(actual, expected)
 
 
 def dropout():

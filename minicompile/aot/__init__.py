@@ -35,6 +35,11 @@ def compile(
             return runtime.eager(gm)
     record.log("aot", "%s", graph)
     record.counters["saved_bytes"] += graph.saved_bytes
+    # which results the user gets (the others are consumed at once, or kept for the backward), and whether some are kept
+    trains = graph.backward is not None
+    graph.forward.meta["results"] = (range(len(graph.mutations), graph.result_count), trains)
+    if trains:
+        graph.backward.meta["results"] = (range(0), True)
     ambient = torch._C._is_any_autocast_enabled()
     adapt = (lambda f: autograd.without_autocast(autograd.boxed(f))) if ambient else autograd.boxed
     finish = functools.partial(runtime.with_eager_state, graph)

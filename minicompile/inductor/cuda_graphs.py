@@ -140,8 +140,12 @@ def capture(call, inputs, pool):
 
 
 @functools.cache
-def shared_pool():
-    return torch.cuda.graph_pool_handle()
+def shared_pool(device):
+    """(pool of the recordings that share their memory, a recording that keeps it alive)"""
+    pool, graph = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        torch.empty(1, device=torch.device("cuda", device)).zero_()
+    return pool, graph
 
 
 class Recorder:
@@ -185,7 +189,10 @@ class Recorder:
         """Run, and look where inputs lie; the second time, record."""
         if self.attempts >= MOST_ATTEMPTS or len(self.seen) > 2 * MOST_ATTEMPTS:
             return self.call(args)
-        addresses = {i: a.data_ptr() for i, a in enumerate(args) if isinstance(a, torch.Tensor)}
+        tensors = {i: a for i, a in enumerate(args) if isinstance(a, torch.Tensor)}
+        if not all(a.is_cuda for a in tensors.values()):  # some random states are, outside of recordings
+            return self.call(args)
+        addresses = {i: a.data_ptr() for i, a in tensors.items()}
         before, self.seen[kind] = self.seen.get(kind), addresses
         if before is None:
             return self.call(args)
@@ -205,7 +212,7 @@ class Recorder:
                 old.release()
                 known.remove(old)
         # Where no result outlives the call, all memory is free between two replays and recordings may share it.
-        pool = torch.cuda.graph_pool_handle() if self.lasting else shared_pool()
+        pool = torch.cuda.graph_pool_handle() if self.lasting else shared_pool(self.device)[0]
         try:
             recording = Recording(self.call, args, sorted(self.moving), self.copied_out, pool)
         except RuntimeError as error:

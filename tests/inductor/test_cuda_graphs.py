@@ -42,7 +42,8 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "is_capturing", lambda: False)
     monkeypatch.setattr(cuda_graphs, "current_device", lambda: 0)
     monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: STREAM[0])
-    monkeypatch.setattr(cuda_graphs, "shared_pool", lambda: "shared")
+    monkeypatch.setattr(cuda_graphs, "shared_pool", lambda device: ("shared", None))
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "own")
     cuda_graphs.kept_addresses.clear()
     STREAM[0] = 7
