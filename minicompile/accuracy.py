@@ -33,7 +33,7 @@ class _NarrowDraws(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         leaves = tree_leaves((args, kwargs))
-        wide = torch.float64 in leaves or any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in leaves)
+        wide = any(x is torch.float64 or isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in leaves)
         whole_kernel = "attention" in func.__name__ or "rnn" in func.__name__  # their backward reads what they keep
         if torch.Tag.nondeterministic_seeded not in func.tags or whole_kernel or not wide:
             return func(*args, **kwargs)

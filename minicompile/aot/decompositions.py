@@ -99,11 +99,13 @@ def native_dropout(x, p, train):
         return NotImplemented  # eager draws in its own kernel there, by other rules
     if p == 0 or train is False:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    if p == 1:  # `torch.dropout` draws nothing then
+        return x * 0.0, torch.zeros_like(x, dtype=torch.bool)
     stride = torch.empty_like(x).stride()  # eager draws in the order of memory
     order = sorted(range(x.dim()), key=lambda d: -stride[d])
     memory = torch.empty([x.shape[d] for d in order], dtype=torch.bool, device=x.device)
     mask = aten.bernoulli.p(memory, 1 - p).permute([order.index(d) for d in range(x.dim())])
-    return x * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
+    return x * mask * (1 / (1 - p)), mask
 
 
 @decompose(aten.soft_margin_loss_backward.default)
