@@ -33,6 +33,10 @@ REUSE = "counts how often one tuple is used again by enumerate() or product(): m
 SIZES = "compares the sizes of objects in memory"
 INTERNED = "asks whether two equal strings are two objects"
 TRACED = "traces the lines of a function that is inlined"
+KEPT = "waits for a class, function or key to die that guards compare with: what was compiled keeps it alive"
+TIMED = "times a conversion that was done during capture, and is skipped where it takes no time"
+LOCALS = "reads the locals of a frame that has let go of those that nothing reads any more"
+LINES = "asks that nobody has read source code meanwhile, which capture does for its reports"
 LEFT_OUT = {
     **{
         f"test_enumerate.{name}.test_tuple_reuse": REUSE
@@ -77,5 +81,26 @@ LEFT_OUT = {
             "unreachable_code",
         )
     },
+    "test_descr.ClassPropertiesAndMethods.test_remove_subclass": KEPT,
+    "test_weakref.ReferencesTestCase.test_callback_in_cycle_resurrection": KEPT,
+    "test_weakref.MappingTestCase.test_weak_keyed_union_operators": KEPT,
+    **{f"test_functools.TestLRU{kind}.test_lru_cache_weakrefable": KEPT for kind in ("C", "Py")},
+    **{
+        f"test_ordered_dict.{kind}OrderedDict{subclass}Tests.test_reference_loop": KEPT
+        for kind in ("CPython", "PurePython")
+        for subclass in ("", "Subclass")
+    },
+    **{
+        f"test_int.{cls}StrDigitLimitsTests.test_denial_of_service_prevented_{what}": TIMED
+        for cls in ("Int", "IntSubclass")
+        for what in ("int_to_str", "str_to_int")
+    },
+    "test_traceback.MiscTracebackCases.test_clear": LOCALS,
+    "test_traceback.TestStack.test_format_locals": LOCALS,
+    "test_traceback.TestStack.test_extract_stackup_deferred_lookup_lines": LINES,
+    "test_traceback.TestTracebackException.test_lookup_lines": LINES,
+    "test_unicode.UnicodeTest.test_getnewargs": INTERNED,
+    "test_sort.TestBugs.test_undetected_mutation": "changes a list and changes it back: compiled, it is left alone",
+    "test_sort.TestOptimizedCompares.test_unsafe_tuple_compare": "tells NaNs apart, which are one value for a guard",
     "test_exceptions.ExceptionTests.test_recursion_in_except_handler": "leaves ten calls to the recursion limit",
 }
