@@ -15,6 +15,7 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include "../_tensors.h"
 
 namespace at::autocast { /* ATen/autocast_mode.h includes all operators, which takes half a minute to compile */
@@ -126,6 +127,8 @@ static const Mode MODES[] = {
     {"number of torch dispatch modes", NUMBER, [] { return c10::impl::TorchDispatchModeTLS::stack_len(); }},
     {"state of torch functions", NUMBER,
      [] { return (int64_t)at::impl::PythonTorchFunctionTLS::get_disabled_state(); }},
+    {"torch.autograd.forward_ad is in use", TRUTH,
+     [] { return (int64_t)(torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr); }},
 };
 enum { N_MODES = sizeof(MODES) / sizeof(MODES[0]) };
 

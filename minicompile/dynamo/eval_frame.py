@@ -100,8 +100,8 @@ def convert_frame(options, code, function, arguments):
         return False
     if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
         return None  # another compiler is tracing us
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return None  # a function transform that was left to eager
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+        return None  # a function transform that was left to eager; or tensors that may have tangents
     if not concerns_tensors(code, function, arguments):
         return None
     with _lock:

@@ -48,11 +48,13 @@ class GraphInput:
         fake, value = self.fake, self.value
         if not isinstance(fake, FakeTensor) or fake.is_inference():
             return fake
-        if fake._version == 0 and fake.requires_grad == value.requires_grad:
+        with torch._C.DisableTorchFunction():  # of a subclass: it may say anything
+            needs_grad, is_leaf = value.requires_grad, value.is_leaf
+        if fake._version == 0 and fake.requires_grad == needs_grad:
             return fake
         with torch.inference_mode(False), torch.enable_grad():
-            fresh = fake.detach().requires_grad_(value.requires_grad)
-            return fresh if value.is_leaf else fresh.view_as(fresh)
+            fresh = fake.detach().requires_grad_(needs_grad)
+            return fresh if is_leaf else fresh.view_as(fresh)
 
 
 class OutputGraph:

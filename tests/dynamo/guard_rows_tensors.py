@@ -160,3 +160,13 @@ row(
     backend="aot_eager",
 )
 row("identity is asked of two", "y = x + 1", "lambda x, y: x + (x is y)", due("y = x"), kept("y = x.clone()"))
+VIEW = "lambda x: x + 1 if x._is_view() else x - 1"
+row("a view where it is asked", "x = torch.ones(6)", VIEW, due("x = torch.ones(8)[:6]"), kept("x = torch.ones(6)"))
+SHARED = "lambda x: x * 2 if x.is_shared() else x"
+row("memory that processes share", "", SHARED, due("x.share_memory_()"), kept("x = torch.ones(2, 3)"))
+row(
+    "an attribute that tensors lack",
+    "from unittest import mock",
+    "lambda x: x.shift() if hasattr(x, 'shift') else x * 2",
+    due("enter(mock.patch.object(torch.Tensor, 'shift', lambda self: self + 5, create=True))"),
+)

@@ -13,6 +13,7 @@ from minicompile.dynamo.eval_frame import frame_states
 from minicompile.dynamo.guard_checks import ambient_state, same_constant
 from minicompile.dynamo.guards import GuardSet
 from minicompile.dynamo.source import LocalSource
+from minicompile.testing import differences
 
 
 def check_of(function, *arguments):
@@ -443,3 +444,35 @@ def test_what_failed_is_found_without_running_the_code_of_another_class():
     assert torch.equal(compiled(x, {"a": 1, "b": 2}), x + 2)
     assert torch.equal(compiled(x, table), x + 1)
     assert table == {"a": 1}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_tangent_of_forward_mode_is_not_lost(backend):
+    import torch.autograd.forward_ad as forward_ad
+
+    def square(x):
+        return x * x
+
+    counter = minicompile.stats()["graphs"]
+    compiled = minicompile.compile(square, backend=backend)
+    x, tangent = torch.full((3,), 3.0), torch.full((3,), 2.0)
+    for _ in range(2):
+        assert torch.equal(compiled(x), x * x)
+        with forward_ad.dual_level():
+            primal, found = forward_ad.unpack_dual(compiled(forward_ad.make_dual(x, tangent)))
+            assert torch.equal(primal, x * x) and torch.equal(found, 2 * x * tangent)
+        value, found = torch.func.jvp(compiled, (x,), (tangent,))
+        assert torch.equal(value, x * x) and torch.equal(found, 2 * x * tangent)
+    assert minicompile.stats()["graphs"] - counter == 1
+
+
+def test_where_memory_lies_is_not_asked_of_a_fake_tensor():
+    x, y = torch.ones(4), torch.ones(4)
+    for program in (
+        lambda x, y: x + 1 if x.is_set_to(y) else x - 1,
+        lambda x, y: (x + 1, x.const_data_ptr() == y.const_data_ptr()),
+        lambda x, y: x + 1 if x[1:].is_shared() else x - 1,
+    ):
+        compiled = minicompile.compile(program, backend="eager")
+        for arguments in ((x, y), (x, x), (x, x.view(4)), (x.clone().share_memory_(), y)):
+            assert not differences(program(*arguments), compiled(*arguments), exact=True)

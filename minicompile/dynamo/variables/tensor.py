@@ -20,12 +20,12 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ... import record
 from ..dynamic_shapes import is_symbolic
 from ..polyfills import tensors
-from ..source import AttrSource, CallSource
+from ..source import AttrSource, CallSource, ConstantSource
 from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, type_lookup
 from .overrides import dispatch, is_overridden
 from .tables import BREAKING_METHODS
-from .tensor_state import fits_as_gradient, read_gradient, read_version, write_data
+from .tensor_state import MEMORY_METHODS, STATE, answer_of_memory, fits_as_gradient, write_data
 from .text import format_number
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
@@ -96,6 +96,7 @@ class TensorVariable(VariableTracker):
         if not hasattr(torch.Tensor, name):
             own = self.own_attribute(tx, name)
             if own is None:
+                tx.guard("class_lacks", ConstantSource(self.cls, self.cls.__qualname__), name)
                 tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
             return own
         unsupported("tensor attribute", f"Tensor.{name} has no meaning inside a graph")
@@ -171,6 +172,8 @@ class TensorVariable(VariableTracker):
             answer = dispatch(tx, getattr(torch.Tensor, name), [self, *args], kwargs)
             if answer is not None:
                 return answer
+        if name in MEMORY_METHODS:
+            return answer_of_memory(tx, self, name)
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
             return self.metadata(tx, name, constants, {k: v.as_python_constant() for k, v in kwargs.items()})
@@ -295,10 +298,9 @@ CONSTANT_ATTRIBUTES = {
     "names": lambda t: t.names,
 }
 GRAPH_ATTRIBUTES = {"T", "mT", "H", "mH", "real", "imag", "data"}
-STATE = {"grad": read_gradient, "_version": read_version}
 METADATA_METHODS = {
     *("size dim ndimension numel nelement element_size stride storage_offset is_contiguous is_floating_point".split()),
-    *("is_complex is_signed is_conj is_neg get_device is_inference is_shared type_as_string".split()),
+    *("is_complex is_signed is_conj is_neg get_device is_inference type_as_string".split()),
 }
 OPERATOR_METHODS = {
     f"__{name}__": getattr(operator, name)

@@ -1,7 +1,8 @@
-"""What a tensor is beside elements and metadata: its gradient, how often it was written, and `.data = ...`.
+"""What a tensor is beside elements and metadata: its gradient, how often it was written, `.data = ...`, its memory.
 
-Goes in: reads and writes of `.grad`, `._version` and `.data`.  Comes out: the tensor's gradient as an input of its own;
-the version as a symbolic number, so that it is no guard; and an exchange of the memory as a node of the graph.
+Goes in: reads and writes of `.grad`, `._version` and `.data`; `x.is_pinned()` and its like.  Comes out: the tensor's
+gradient as an input of its own; the version as a symbolic number, so that it is no guard; an exchange of the memory as
+a node of the graph; answers of the real tensor, guarded.
 Mirrors parts of `torch/_dynamo/variables/tensor.py`.  Taught in chapter 06.
 """
 
@@ -11,7 +12,7 @@ import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..break_kinds import break_error
-from ..source import AttrSource
+from ..source import AttrSource, CallSource
 from .base import unsupported
 
 
@@ -61,3 +62,21 @@ def write_data(tx, tensor, value):
         unsupported("tensor attribute write", "`tensor.data = ...` of a tensor made in the graph")
     graph_call(tx, set_data, [tensor, value], {})
     tx.output.with_other_memory.add(tensor.source)
+
+
+STATE = {"grad": read_gradient, "_version": read_version}
+MEMORY_METHODS = {  # methods that a fake tensor answers wrongly -> whether an input's answer is worth a guard
+    **dict.fromkeys(("_is_view", "is_pinned", "is_shared"), True),
+    **dict.fromkeys(("is_set_to", "_use_count", "const_data_ptr", "mutable_data_ptr"), False),
+}
+
+
+def answer_of_memory(tx, tensor, name):
+    """What the real tensor says of its memory."""
+    if tensor.source is None or not MEMORY_METHODS[name]:
+        unsupported("tensor attribute", f"Tensor.{name} is about memory, which a graph does not have")
+    method = getattr(torch.Tensor, name)
+    with torch._C.DisableTorchFunction():
+        value = method(tx.output.input_value(tensor))
+    tx.guard("equals", CallSource(tensor.source, method), value)
+    return tx.build(value)
