@@ -167,7 +167,7 @@ class FunctionCapture:
     def capture_backward(self, pattern):
         """(GraphModule, the values that it takes behind the gradients); no graph where it raises without some."""
         tx, before = self.tx, effects_of(self.output)
-        with nested_graph(self.output) as nested, torch._C._DisableAutocast():
+        with torch._C._DisableAutocast(), nested_graph(self.output) as nested:  # which switches back what is switched
             gradients = [self.gradient(nested, t) if p == "1" else NONE for t, p in zip(self.returned, pattern)]
             tensors = iter(gradients)
             arguments = [next(tensors) if item in self.returned else NONE for item in self.outputs]
