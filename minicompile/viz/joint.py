@@ -204,7 +204,7 @@ def draw_cut(choices, title="Prices of saving and of computing again"):
             for user in [u for u in node.users if u in ids]:
                 lines.append(f"{ids[node]} -> {ids[user]} [{red if fates[user] == 'again' else ''}];")
             if node in cut.crossing:
-                lines.append(f"{ids[node]} -> {ids['backward']} [weight=0{red and ','}{red}];")
+                lines.append(f"{ids[node]} -> {ids['backward']} [{red}];")
         look = f'shape=box, style="rounded,filled", fillcolor="{BACKWARD}", color="{style.MUTED}", margin=0.1'
         lines += [f"{ids['backward']} [label=<<B>the backward</B>>, {look}];", "}"]
         text.append(f"{label}: {total:,.0f} bytes of traffic")

@@ -106,9 +106,9 @@ def draw_budget(graphs, title="Saved bytes against computing again"):
         [measure(graphs[b]) / 2**20 for b in budgets]
         for measure in (extra_bytes, recompute_effort, lambda graph: graph.peak_memory())
     )
-    above.plot(budgets, kept, "o-", color=EXTRA, drawstyle="steps-pre", label="kept for the backward only")
+    above.plot(budgets, kept, "o-", color=EXTRA, label="kept for the backward only")
     above.plot(budgets, peaks, "s--", color=style.STAGE_COLOURS["capture"], label="peak, simulated")
-    below.plot(budgets, again, "o-", color=style.STAGE_COLOURS["lower"], drawstyle="steps-pre", label="computed again")
+    below.plot(budgets, again, "o-", color=style.STAGE_COLOURS["lower"], label="computed again")
     for panel, label in ((above, "MB"), (below, "MB of traffic")):
         panel.set_ylabel(label)
         panel.set_ylim(bottom=0)
