@@ -95,9 +95,7 @@ class ExprWriter:
             inside, outside = condition, ir.op("logical_not", condition)
             if mask is not None:
                 inside, outside = (ir.op("logical_and", mask, side) for side in (inside, outside))
-            text = self.select(
-                self.value(condition, mask), self.value(body, inside), self.value(other, outside), expr.dtype
-            )
+            text = self.select(self.value(condition, mask), self.value(body, inside), self.value(other, outside), expr)
         else:
             text = self.operation(expr, [self.value(a, mask) for a in expr.args], mask_key)
         return self.define(key, expr.dtype, text, self.depth(expr, mask_key))
@@ -183,7 +181,7 @@ class ExprWriter:
     def indirect(self, atom, text, mask):
         raise NotImplementedError
 
-    def select(self, condition, body, other, dtype):
+    def select(self, condition, body, other, expr):
         raise NotImplementedError
 
     def index_value(self, expr, mask):
