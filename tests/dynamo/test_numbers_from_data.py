@@ -198,6 +198,7 @@ def test_an_assertion_that_fails_is_eagers_exception(program, backend):
     assert minicompile.stats()["graphs"] == 1 and record.counters["graph_errors"] == 2
 
 
+@pytest.mark.graph_errors
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_an_assertion_behind_a_write_is_checked_too(backend):
     with config.patch(capture_scalar_outputs=True):

@@ -268,6 +268,11 @@ static float m_erfinv(float x) { return (float)m_erfinv((double)x); }
 // --- addresses
 M_INLINE int64_t m_floor_index(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 M_INLINE int64_t m_mod_index(int64_t a, int64_t b) { const int64_t r = a % b; return r < 0 ? r + b : r; }
+// GCC 12 makes -1 of a `true` that becomes an address in a vector loop: it is not to know that this was one.
+M_INLINE int64_t m_opaque(int64_t i) {
+  asm("" : "+r"(i));
+  return i;
+}
 M_INLINE int64_t m_index(int64_t i, int64_t size, bool wrap, bool used, int& err) {
   i = wrap && i < 0 ? i + size : i;
   const bool bad = i < 0 || i >= size;

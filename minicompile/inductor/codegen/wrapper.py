@@ -55,7 +55,7 @@ class SizePrinter(PythonPrinter):
 
 def text_of(value):
     """A Python expression for an argument of an ATen call."""
-    if isinstance(value, sympy.Expr):
+    if isinstance(value, sympy.Basic):
         return SizePrinter().doprint(value)
     if isinstance(value, (View, FloatValue)):
         return str(value)

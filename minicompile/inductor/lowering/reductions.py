@@ -6,17 +6,23 @@ Half sums accumulate in float32, which is why they are cast before and after.
 Mirrors `make_reduction` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 
+import sympy
 import torch
 
 from .. import ir
 from ..graph import current
+from ..indexing import from_data
 from .common import aten, canonical_dims, cast, elementwise, fake, keepdim_size, register_lowering, rejected_by_eager
 from .creation import filled
 from .pointwise import copy_of
 
 
 def nothing_to_choose(x, dims):
-    """An extreme of no elements: eager raises."""
+    """An extreme of no elements: eager raises.  Of sizes that are read from data it is asked when the graph runs."""
+    for n in (x.size[d] for d in dims):
+        if from_data(n) and not n.is_positive:
+            text = "an extreme of no elements"
+            current().extern(aten._assert_scalar.default, (sympy.Gt(n, 0), text), {}, "number", fake=())
     return any(x.size[d] == 0 for d in dims)
 
 

@@ -162,7 +162,7 @@ def repeat(x, repeats):
     missing = len(repeats) - x.ndim
     x = broadcast(x, (*[1] * missing, *x.size))
     size = tuple(n * r for n, r in zip(x.size, repeats, strict=True))
-    wrapped = lambda p: tuple(i % n if isinstance(n, int) and n else i for i, n in zip(p, x.size, strict=True))  # noqa: E731
+    wrapped = lambda p: tuple(i if n == 0 else i % n for i, n in zip(p, x.size, strict=True))  # noqa: E731
     return copy_of(x.view(size, wrapped))
 
 
