@@ -12,7 +12,7 @@ import torch
 
 from minicompile import bench, record
 from minicompile.bench import __main__ as command
-from minicompile.bench import demo, micro, patterns, suite, tables, timing, worker
+from minicompile.bench import demo, suite, tables, timing, worker
 
 
 def test_a_sleep_is_measured_and_variants_take_turns():
@@ -104,29 +104,6 @@ def test_a_broken_worker_is_replaced(tmp_path):
     assert rows[0]["correct"] == rows[1]["correct"] == "error" and rows[0]["model"] == "vae"
     assert "exit code -11" in rows[0]["note"] and "no result in 4 s" in rows[1]["note"]
     assert rows[2]["correct"] == "yes"
-
-
-@pytest.mark.parametrize("name", patterns.PATTERNS)
-def test_a_micro_pattern_is_right(name):
-    row = micro.run(name, suite.Settings(timed=False))
-    assert row["correct"] == "yes", row["note"]
-    assert row["graphs"] == 1 and row["graph_breaks"] == 0 and row["ideal_mb"] > 0
-
-
-def test_a_micro_pattern_is_timed_beside_a_copy_of_as_many_bytes():
-    row = micro.run("relu_add_mul", suite.Settings(rounds=3))
-    assert (row["kernels"], row["ideal_mb"], row["moved_mb"]) == (1, 32 * 64 * 8 / 1e6, 32 * 64 * 8 / 1e6)
-    assert row["ratio"] > 0 and row["share"] > 0 and len(row["copy_samples_ms"]) == 3
-    lines = micro.summary([row, {"pattern": "other", "ratio": row["ratio"] / 2, "share": 0.5}])
-    assert "over 2; least" in lines[0] and "(other)" in lines[0] and "under 70%: " in lines[-1] and "other" in lines[-1]
-
-
-def test_random_draws_are_checked_by_what_they_must_be():
-    x, y = torch.randn(2, 100, 100).unbind()
-    right = torch.where(torch.rand(100, 100) < 0.5, y, 2 * x + y)
-    assert patterns.dropout_differs([right], (x, y)) is None
-    assert "neither" in patterns.dropout_differs([right + 1], (x, y))
-    assert "kept" in patterns.dropout_differs([2 * x + y], (x, y))
 
 
 def test_an_interrupted_run_goes_on(tmp_path, capsys):
