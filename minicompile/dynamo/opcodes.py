@@ -188,7 +188,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
             if name in origin_code(self).co_cellvars:
                 self.raise_unbound(name)
             free = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-            self.raise_observed(NameError, free)
+            self.raise_observed(NameError, free, name=name)
         self.push(contents)
 
     def STORE_DEREF(self, instruction):

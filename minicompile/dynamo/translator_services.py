@@ -4,13 +4,17 @@ Goes in: Python values and trackers.  Comes out: trackers.  Mirrors the helper m
 `torch/_dynamo/symbolic_convert.py`.  Taught in chapter 03.
 """
 
+import enum
 import operator
 
 from .. import errors
 from . import builder
-from .source import ConstantSource, ItemSource
+from .skip_files import attributes_of
+from .source import AttrSource, ConstantSource, ItemSource
 from .variables.base import NotConstant, ObservedException, VariableTracker, unsupported
 from .variables.varying import VaryingVariable
+
+ENUM_ATTRIBUTES = ("_name_", "_value_", "_sort_order_", "__objclass__")  # nobody changes these
 
 
 class TranslatorServices:
@@ -74,7 +78,7 @@ class TranslatorServices:
         if pending is None:
             self.output.guard("lacks_key", source, name)
         if pending is None or pending is self.side_effects.DELETED:
-            self.raise_observed(NameError, f"name '{name}' is not defined")
+            self.raise_observed(NameError, f"name '{name}' is not defined", name=name)
         return pending
 
     def globals_of_frame(self):
@@ -89,9 +93,10 @@ class TranslatorServices:
     def guard(self, kind, source, expected=None):
         self.output.guard(kind, source, expected)
 
-    def raise_observed(self, exc_type, *args):
-        """The captured program raises `exc_type(*args)` here."""
-        raise ObservedException(self.build(exc_type).call_function(self, [self.build(a) for a in args], {}))
+    def raise_observed(self, exc_type, *args, **fields):
+        """The captured program raises `exc_type(*args, **fields)` here."""
+        named = {name: self.build(value) for name, value in fields.items()}
+        raise ObservedException(self.build(exc_type).call_function(self, [self.build(a) for a in args], named))
 
     def exception_matches(self, observed, exc_type):
         return issubclass(observed.variable.python_type(), exc_type)
@@ -127,15 +132,21 @@ class TranslatorServices:
     def constant_getattr(self, tracker, name):
         """An attribute of a constant: a method to be called later, or a constant."""
         value = tracker.as_python_constant()
+        source, own = tracker.source or ConstantSource(value, str(tracker)), attributes_of(value)
         try:
             attribute = getattr(value, name)
         except AttributeError as error:
+            if own:
+                self.guard("lacks_attribute", source, name)
             self.raise_observed(AttributeError, *error.args)
         if callable(attribute) and getattr(attribute, "__self__", None) is value:
             from .variables.functions import BuiltinMethodVariable
 
             return BuiltinMethodVariable(tracker, name)
-        return self.build(attribute)
+        changes = name in own and not (isinstance(value, enum.Enum) and name in ENUM_ATTRIBUTES)
+        if not changes and (made := self.build(attribute)).is_immutable():
+            return made
+        return self.output.lazy(attribute, AttrSource(source, name)).realize()
 
     # --- calls --------------------------------------------------------------------------------------
     def call(self, function, *trackers):

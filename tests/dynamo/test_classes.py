@@ -404,3 +404,26 @@ def test_defaults_and_descriptors_that_the_program_sets():
     compiled = minicompile.compile(program, backend="eager")
     for number in (4, 5):
         assert compiled(torch.ones(2), number)[:4] == program(torch.ones(2), number)[:4]
+
+
+def test_attributes_of_enum_members_are_objects_that_change():
+    class Kind(enum.Enum):
+        ONE = 1
+        PAIR = [1, 2]
+
+        def __init__(self, value):
+            self.more = [value]
+
+    def program(x, kind):
+        kind.more.append(3)
+        found = [hasattr(Kind.ONE, "extra")]
+        return x + kind.count, kind.more, kind.value, found, kind.name
+
+    compiled = minicompile.compile(program, backend="eager", fullgraph=True)
+    for count in (1, 2):
+        Kind.PAIR.count = count
+        if count == 2:
+            Kind.ONE.extra = 1
+        result, more, value, found, name = compiled(torch.ones(1), Kind.PAIR)
+        assert result == 1 + count and more is Kind.PAIR.more and value is Kind.PAIR.value and name == "PAIR"
+        assert more == [[1, 2], *[3] * count] and found == [count == 2]

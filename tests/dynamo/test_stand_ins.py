@@ -154,3 +154,67 @@ def test_what_an_original_has_not_its_polyfill_has_not():
         return x, found, operator.length_hint(itertools.repeat(1, 4)), repr(counter), counter.__next__()
 
     assert left_by(program) == [[False, True, False, False], 4, "count(0)", 0]
+
+
+def test_originals_look_at_their_arguments():
+    def program(x):
+        made = [repr(itertools.count(True)), repr(itertools.count(2, True)), repr(itertools.repeat(1, True))]
+        for make in (
+            lambda: itertools.count("a"),
+            lambda: itertools.repeat(1, None),
+            lambda: itertools.tee([], "a"),
+            lambda: list(itertools.starmap(abs, [1])),
+        ):
+            try:
+                make()
+            except TypeError as error:
+                made.append(str(error))
+        return x, made
+
+    whole = minicompile.compile(program, backend="eager", fullgraph=True)
+    assert whole(X)[1] == program(X)[1] and len(program(X)[1]) == 7
+
+
+def test_the_keywords_of_a_partial_are_one_dict():
+    def program(x, existing):
+        made = functools.partial(max, 1, key=abs)
+        made.keywords["key"], existing.keywords["end"] = (lambda value: -value), 5
+        same = made.keywords is made.keywords, existing.keywords is existing.keywords
+        return x + 1, same, existing.keywords, made, made.keywords, made(2), existing()
+
+    existing = functools.partial(dict, start=3)
+    compiled = minicompile.compile(program, backend="eager", fullgraph=True)
+    _, same, existing_keywords, made, keywords, smaller, both = compiled(X, existing)
+    assert same == (True, True) and existing_keywords is existing.keywords and made.keywords is keywords
+    assert smaller == made(2) == 1 and both == existing() == {"start": 3, "end": 5}
+
+
+def test_a_derived_dict_is_copied_by_its_contents():
+    class Derived(dict):
+        def keys(self):
+            return ["z"]
+
+        def __missing__(self, key):
+            return key
+
+    class Iterated(Derived):
+        def __iter__(self):
+            return super().__iter__()
+
+    def program(x, derived):
+        return x, dict(derived), {**derived}, (lambda **named: named)(**derived), "{k}".format(**derived)
+
+    compiled = minicompile.compile(program, backend="eager")
+    assert compiled(X, Derived(k=1))[1:] == ({"k": 1}, {"k": 1}, {"k": 1}, "1")
+    assert minicompile.compile(lambda x, d: ({**d}, x + 1), backend="eager")(X, Iterated(k=1))[0] == {"z": "z"}
+
+
+def test_a_name_error_has_the_name():
+    def program(x):
+        try:
+            return missing_name  # noqa: F821
+        except NameError as error:
+            return x + 1, error.name, str(error)
+
+    expected = "missing_name", "name 'missing_name' is not defined"
+    assert minicompile.compile(program, backend="eager", fullgraph=True)(X)[1:] == expected

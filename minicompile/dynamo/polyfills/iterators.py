@@ -38,8 +38,16 @@ class late_iterator(Iterator):
         return next(self.iterator)
 
 
+def is_number(value):
+    return any(hasattr(type(value), name) for name in ("__index__", "__float__", "__int__", "__complex__"))
+
+
 class count(Iterator):
     def __init__(self, start=0, step=1):
+        if not (is_number(start) and is_number(step)):
+            raise TypeError("a number is required")
+        if isinstance(start, int) and isinstance(step, int) and step == 1:
+            start, step = int(start), 1
         self.value, self.step = start, step
 
     def __next__(self):
@@ -53,8 +61,8 @@ class count(Iterator):
 
 
 class repeat(Iterator):
-    def __init__(self, object, times=None):
-        self.value, self.times = object, times if times is None else max(times, 0)
+    def __init__(self, object, times=Missing):
+        self.value, self.times = object, None if times is Missing else max(int(operator.index(times)), 0)
 
     def __next__(self):
         if self.times is not None:
@@ -216,7 +224,7 @@ class starmap(Iterator):
         self.function, self.rest = function, iter(iterable)
 
     def __next__(self):
-        return self.function(*next(self.rest))
+        return self.function(*tuple(next(self.rest)))
 
 
 class accumulate(Iterator):
@@ -247,6 +255,7 @@ class pairwise(Iterator):
 
 class batched(Iterator):
     def __init__(self, iterable, n, *, strict=False):
+        n = operator.index(n)
         if n < 1:
             raise ValueError("n must be at least one")
         self.rest, self.size, self.strict = iter(iterable), n, strict
@@ -327,6 +336,7 @@ class _Group(Iterator):
 
 
 def tee(iterable, n=2):
+    n = operator.index(n)
     if n < 0:
         raise ValueError("n must be >= 0")
     first = iter(iterable)

@@ -14,7 +14,7 @@ from ..builder import wraps
 from ..source import AttrSource
 from .base import type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
-from .descriptors import class_lookup
+from .descriptors import class_lookup, type_lookup
 from .dict_views import DictView
 from .elements import (
     SPELLED,
@@ -357,9 +357,11 @@ def dict_items(tx, variable):
 def pairs_of(tx, variable):
     """(key, value) trackers of a mapping or of an iterable of pairs, one by one, as `dict(variable)` takes them."""
     variable = variable.realize()
+    derived = issubclass(variable.python_type(), dict) and hasattr(variable, "base_type")
+    if derived and type_lookup(variable.cls, "__iter__").attribute is dict.__iter__:  # else it is asked for its keys
+        variable = variable.base(tx)
     if isinstance(variable, DictVariable):
-        pairs = list(variable.look(tx).values())
-        for pair in pairs:
+        for pair in (pairs := list(variable.look(tx).values())):
             yield pair
             if len(variable.items) != len(pairs):
                 tx.raise_observed(RuntimeError, "dict mutated during update")

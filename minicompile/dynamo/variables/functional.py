@@ -20,11 +20,24 @@ from .tuples import TupleVariable
 
 
 class PartialVariable(VariableTracker):
-    """`function`, `args` (a list) and `keywords` (a dict by name) are trackers."""
+    """`function`, `args` (a list) and `keywords` (a dict by name) are trackers.
 
-    def __init__(self, function, args, keywords, source=None):
+    seen: the dict of keywords, of one that exists, or that the program has asked for it.
+    """
+
+    def __init__(self, function, args, keywords, seen=None, source=None):
         super().__init__(source)
-        self.function, self.args, self.keywords = function, args, keywords
+        self.function, self.args, self.keywords, self.seen = function, args, keywords, seen
+
+    def dict_of_keywords(self, tx):
+        if self.seen is None:
+            self.seen = tx.build_dict(self.keywords)
+        return self.seen
+
+    def keywords_now(self, tx):
+        if self.seen is None:
+            return self.keywords
+        return {key.as_python_constant(): value for key, value in self.seen.look(tx).values()}
 
     def python_type(self):
         return functools.partial
@@ -36,13 +49,13 @@ class PartialVariable(VariableTracker):
         return self
 
     def call_function(self, tx, args, kwargs):
-        return self.function.realize().call_function(tx, [*self.args, *args], {**self.keywords, **kwargs})
+        return self.function.realize().call_function(tx, [*self.args, *args], {**self.keywords_now(tx), **kwargs})
 
     def var_getattr(self, tx, name):
         parts = {
             "func": lambda: self.function,
             "args": lambda: TupleVariable(self.args),
-            "keywords": lambda: tx.build_dict(self.keywords),
+            "keywords": lambda: self.dict_of_keywords(tx),
         }
         if name in parts:
             return parts[name]()
@@ -64,9 +77,12 @@ class PartialVariable(VariableTracker):
         return False
 
     def children(self):
-        return [self.function, *self.args, *self.keywords.values()]
+        keywords = self.keywords.values() if self.seen is None else [self.seen]
+        return [self.function, *self.args, *keywords]
 
     def reconstruct(self, codegen):
+        if self.seen is not None:
+            return codegen.call_object(lambda: codegen.push_function(partial_with), self.children())
         codegen.push_function(functools.partial)
         for part in self.children():
             codegen(part)
@@ -78,7 +94,7 @@ def make_partial(tx, function, /, *args, **kwargs):
     if not tx.truth(tx.call(callable, function)):
         tx.raise_observed(TypeError, "the first argument must be callable")
     if isinstance(function, PartialVariable):  # CPython flattens too
-        return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
+        return PartialVariable(function.function, [*function.args, *args], {**function.keywords_now(tx), **kwargs})
     return PartialVariable(function, list(args), kwargs)
 
 
@@ -92,8 +108,15 @@ def wrap_partial(output, value, source):
     def part(name):
         return output.wrap(getattr(value, name), source and AttrSource(source, name)).realize()
 
-    keywords = {key.value: element for key, element in part("keywords").look(output).values()}
-    return PartialVariable(part("func"), list(part("args").items), keywords, source)
+    return PartialVariable(part("func"), list(part("args").items), {}, part("keywords"), source)
+
+
+def partial_with(function, *args):
+    """A partial object whose dict of keywords is the last argument itself."""
+    *args, keywords = args
+    made = functools.partial(function)
+    made.__setstate__((function, tuple(args), keywords, None))
+    return made
 
 
 class CachedFunctionVariable(VariableTracker):
