@@ -12,9 +12,9 @@ if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <
         "minicompile reads CPython's bytecode and frames, and supports CPython 3.11, 3.12 and 3.13; "
         f"this is {sys.implementation.name} {sys.version.split()[0]}"
     )
-_dynamo = pathlib.Path(__file__).parent / "dynamo"
-_suffixes = importlib.machinery.EXTENSION_SUFFIXES
-if not all(any((_dynamo / (name + s)).exists() for s in _suffixes) for name in ("_eval_frame", "_guards")):
+_folder, _suffixes = pathlib.Path(__file__).parent, importlib.machinery.EXTENSION_SUFFIXES
+_extensions = ("dynamo/_eval_frame", "dynamo/_guards", "inductor/codegen/_launch")
+if not all(any((_folder / (name + suffix)).exists() for suffix in _suffixes) for name in _extensions):
     raise ImportError(
         f"minicompile's frame hook is not built for this Python ({sys.executable}): "
         "run `make setup`, or `pip install -e .` with it, in the source folder"

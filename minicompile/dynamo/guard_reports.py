@@ -6,6 +6,7 @@ Mirrors `get_and_maybe_log_recompilation_reasons` in `torch/_dynamo/guards.py`. 
 """
 
 import dataclasses
+import itertools
 
 from .guard_checks import TENSOR_PROPERTY_NAMES, spelled
 
@@ -24,17 +25,24 @@ MENDS = {  # kind of guard -> what to do where it keeps failing
 
 @dataclasses.dataclass
 class GuardFailure:
-    """What did not hold, what it was during capture and what it is now, and the user's line that needed it."""
+    """What did not hold, what it was during capture and what it is now, and the user's line that needed it.
+
+    subject: of what it is a fact, where that is a value.
+    """
 
     what: str
     old: object
     new: object
     user_location: str = ""
     mend: str = KEEP
+    subject: str = ""
 
     def __str__(self):
+        return self.text(self.what, [spelled(self.old)])
+
+    def text(self, what, olds):
         where = f" ({self.user_location})" if self.user_location else ""
-        return f"{self.what}: was {spelled(self.old)}, is {spelled(self.new)}{where}"
+        return f"{what}: was {', '.join(olds)}, is {spelled(self.new)}{where}"
 
 
 def tensor_difference(guard, properties):
@@ -46,9 +54,9 @@ def tensor_difference(guard, properties):
                 if a is not None and a != b:
                     place += f"[{index}]" if name == "shape" else f"({index})"
                     mend = f"minicompile.mark_dynamic({guard.source.name}, {index}) or dynamic=True makes one graph do"
-                    return GuardFailure(place, a, b, guard.user_location, mend)
+                    return GuardFailure(place, a, b, guard.user_location, mend, place)
         elif old != new:
-            return GuardFailure(place, old, new, guard.user_location, MENDS["tensor"])
+            return GuardFailure(place, old, new, guard.user_location, MENDS["tensor"], place)
     raise AssertionError(f"{guard} holds")
 
 
@@ -56,14 +64,22 @@ def tensor_difference(guard, properties):
 class RecompileReason:
     """Why none of the entries of a frame fits: [(number of the entry, its GuardFailure)], newest first.
 
-    As text: the failure of the newest entry, and a line for each older one.
+    As text: the failure of the newest entry, then the older ones; neighbours that fail for one value share a line.
     """
 
     failures: list
 
     def __str__(self):
         (_, newest), *older = self.failures
-        return "\n".join([str(newest), *(f"    entry {number}: {failure}" for number, failure in older)])
+        lines = [str(newest)]
+        for (subject, _), group in itertools.groupby(older, lambda each: (each[1].subject, each[1].user_location)):
+            for several in [list(group)] if subject else [[each] for each in group]:
+                numbers, failures = zip(*several)
+                what = failures[0].what if len(several) == 1 else subject
+                olds = dict.fromkeys(spelled(failure.old) for failure in failures)
+                entries = "entry" if len(several) == 1 else "entries"
+                lines.append(f"    {entries} {', '.join(map(str, numbers))}: {failures[0].text(what, olds)}")
+        return "\n".join(lines)
 
 
 def recompile_reason(checks, function, arguments):

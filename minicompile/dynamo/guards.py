@@ -256,7 +256,8 @@ class GuardFunction:
             value = f"unreadable ({type(error).__name__})"
         if guard.kind == "tensor" and isinstance(value, tuple):
             return tensor_difference(guard, value)
-        return GuardFailure(str(guard), guard.expected, value, guard.user_location, MENDS.get(guard.kind, KEEP))
+        subject, mend = guard.source.name if guard.kind == "equals" else "", MENDS.get(guard.kind, KEEP)
+        return GuardFailure(str(guard), guard.expected, value, guard.user_location, mend, subject)
 
 
 GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)

@@ -199,7 +199,7 @@ def check_07_4(mended):
         if stats["graph_breaks"]:
             return f"the graph breaks: {', '.join(stats['break_reasons'])}"
         if counter.graphs > 2:
-            reason = minicompile.record.compilations[-1].recompile_reason
+            reason = minicompile.record.compilations[-1].recompile_reason.partition("\n")[0]
             return f"7 lengths made {counter.graphs} graphs; the last because of {reason}"
         return None
 

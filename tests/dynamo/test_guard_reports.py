@@ -124,15 +124,22 @@ def test_each_entry_says_what_failed_newest_first():
         [],
         ["x.dtype: was torch.float32, is torch.float64"],
         ["mode == 'a': was 'a', is 'bb'", "    entry 1: mode == 'a': was 'a', is 'bb'"],
-        [
-            "x.shape[0]: was 2, is 3",
-            "    entry 2: mode == 'a': was 'a', is 'bb'",
-            "    entry 1: mode == 'a': was 'a', is 'bb'",
-        ],
+        ["x.shape[0]: was 2, is 3", "    entries 2, 1: mode: was 'a', is 'bb'"],
     ]
     text = repr(minicompile.explain(scaled, backend="eager", dynamic=False)(torch.ones(4), 2, "bb"))
     assert "scaled was compiled 5 times:" in text and "\n  x.shape[0]: was 3, is 4" in text
-    assert "\n      entry 3: x.shape[0]: was 2, is 4" in text and "\n      entry 1: mode == 'a': was 'a'" in text
+    assert "\n      entry 3: x.shape[0]: was 2, is 4" in text and "\n      entries 2, 1: mode: was 'a', is 'bb'" in text
+
+
+def test_entries_that_fail_for_one_value_share_a_line():
+    compiled = minicompile.compile(lambda x, name: x + len(name), backend="eager", dynamic=False)
+    for size, name in ((2, "a"), (3, "a"), (4, "a"), (4, "b"), (4, "c"), (5, "c")):
+        compiled(torch.ones(size), name)
+    lines = minicompile.record.compilations[-1].recompile_reason.splitlines()
+    assert [line.split(" (")[0] for line in lines] == [
+        "x.shape[0]: was 4, is 5",
+        "    entries 4, 3, 2, 1: name: was 'b', 'a', is 'c'",
+    ]
 
 
 def test_the_first_failure_is_found_where_a_value_cannot_be_read():
