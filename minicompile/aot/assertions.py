@@ -36,7 +36,7 @@ class Places:
     def __init__(self, graph):
         self.graph, self.of, self.offsets = graph, {}, set()
         self.order = {node: k for k, node in enumerate(graph.nodes)}
-        for node in graph.nodes:
+        for node in sorted(graph.nodes, key=lambda node: node.meta.get("backward", True)):  # the tangents come last
             value = node.meta.get("val")
             self.note(value, node, None)
             if isinstance(value, torch.Tensor):
