@@ -849,3 +849,60 @@ def test_places_that_are_no_index():
         for wrong in (None, "a", 1.5):
             compiled = minicompile.compile(fn, backend="eager")
             assert compiled(torch.ones(2), items, wrong)[1] == fn(torch.ones(2), items, wrong)[1]
+
+
+class HashedByValue:
+    def __init__(self, value):
+        self.value = value
+
+    def __hash__(self):
+        return self.value
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+
+class DerivedNumber(int):
+    pass
+
+
+SETS = {
+    "own hash": lambda: {HashedByValue(k) for k in (3, 1, 18, 2)},
+    "derived": lambda: {DerivedNumber(3), DerivedNumber(1), 2},
+    "tuples": lambda: {(HashedByValue(3), 1), (HashedByValue(1), 2)},
+    "changed": lambda: ({HashedByValue(3), HashedByValue(1)} | {HashedByValue(0)}) - {HashedByValue(3)},
+    "frozen": lambda: frozenset([HashedByValue(3), HashedByValue(1)]),
+    "keys": lambda: {HashedByValue(3): 1, HashedByValue(1): 2}.keys() & [HashedByValue(1), HashedByValue(3)],
+}
+
+
+def plain_values(items):
+    return [getattr(item[0] if isinstance(item, tuple) else item, "value", item) for item in items]
+
+
+@pytest.mark.parametrize("make", SETS.values(), ids=SETS)
+def test_the_order_of_a_set_is_that_of_the_hashes(make):
+    def function(x):
+        return plain_values(make()), plain_values([next(iter(make()))]), x + 1
+
+    compiled = minicompile.compile(function, backend="eager", fullgraph=True)
+    assert str(compiled(torch.ones(1))) == str(function(torch.ones(1)))
+
+
+@pytest.mark.parametrize("new", [Exception, lambda: HashedByValue(7), object])
+def test_a_break_while_a_set_of_new_objects_is_iterated(new):
+    def function(x, items):
+        count = 0
+        for _ in range(3):
+            for item in set(items):
+                count += 1
+                print(end="")
+            for item in {item: None for item in items}.keys():
+                count += 1
+                print(end="")
+            items.append(new())
+        return x + count
+
+    assert minicompile.compile(function, backend="eager")(torch.zeros(1), [1, 2, 3]) == function(
+        torch.zeros(1), [1, 2, 3]
+    )

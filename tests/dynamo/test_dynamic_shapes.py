@@ -1,5 +1,8 @@
 """Sizes and ints that change from call to call: how often a program compiles, what it assumes, and its values."""
 
+import collections
+import math
+
 import pytest
 import torch
 
@@ -284,3 +287,47 @@ def test_what_a_tensor_without_dimensions_refuses(ask):
             return torch.tensor(list(str(error).encode())), y
 
     run(function, [(torch.arange(4.0 * size).view(size, 4), size) for size in (2, 3, 5)], graphs=2, breaks=2)
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+@pytest.mark.parametrize(
+    ("ask", "graphs"),
+    [
+        (lambda x, n, r: (n,) + x.shape, 2),
+        (lambda x, n, r: x.shape.index(4), 3),
+        (lambda x, n, r: Pair(n, 7).index(7), 3),
+        (lambda x, n, r: torch.broadcast_shapes(x.shape, (1,))[0] + 1, 2),
+        (lambda x, n, r: torch.broadcast_shapes(x.shape, (1, 1)), 2),
+        (lambda x, n, r: x.nbytes + n, 2),
+        (lambda x, n, r: n % math.inf, 3),
+        (lambda x, n, r: n * 0.0, 3),
+        (lambda x, n, r: n % 2.5, 3),
+        (lambda x, n, r: n // 0.3, 3),
+        (lambda x, n, r: n < math.nan, 3),
+        (lambda x, n, r: n * math.inf - n * math.inf, 3),
+        (lambda x, n, r: r - math.floor(r), 3),
+        (lambda x, n, r: (r**n, r**n), 3),
+        (lambda x, n, r: round(r, 2), 3),
+    ],
+)
+def test_sizes_and_numbers_as_python_has_them(ask, graphs):
+    counter = CompileCounter()
+
+    def function(x, n, r):
+        return ask(x, n, r), x + 1
+
+    compiled = minicompile.compile(function, backend=counter, fullgraph=True)
+    for n, r in ((3, 0.125), (5, -0.375), (7, -0.0)):
+        x = torch.ones(n, 4)
+        assert repr(compiled(x, n, r)) == repr(function(x, n, r))
+    assert counter.graphs == graphs
+
+
+def test_gradients_beside_a_number_that_changes():
+    run(
+        lambda w, n: torch.autograd.grad((w * n).sum(), w),
+        [(torch.ones(2, requires_grad=True), n) for n in (2, 3, 4)],
+        2,
+    )

@@ -79,7 +79,7 @@ class Sequence(BuiltinObject):
 
     def method_index(self, tx, item, *bounds):
         bounds = [plain(tx, bound) for bound in bounds]
-        row = self.items if isinstance(self.items, collections.deque) else self.cls()
+        row = self.items if isinstance(self.items, collections.deque) else self.base()
         try:
             return ConstantVariable(type(row)(elements(tx, self.items)).index(Element(tx, item), *bounds))
         except ValueError as error:

@@ -17,7 +17,7 @@ from ..builder import wraps
 from ..source import CallSource
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable
-from .elements import contains_itself
+from .elements import contains_itself, holds_new_keys
 from .objects import UserDefinedObjectVariable
 
 
@@ -88,7 +88,7 @@ class ContainerIterator(IteratorVariable):
             unsupported("value across a break", "it is needed after a graph break")
         if self.owner.whole is not None and self.owner.whole.overrides("__iter__", "__reversed__"):
             unsupported("subclass of a builtin", f"an iterator over {self.owner.whole}, made past its own `__iter__`")
-        if not (self.owner in codegen.side_effects.mutated_containers or self.owner_is_filled_later()):
+        if not (self.owner in codegen.side_effects.mutated_containers or self.owner_is_filled_later(codegen)):
             return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
         if issubclass(self.owner.python_type(), list):
             codegen.call_object(lambda: codegen.load_const(self.opener), [self.owner])
@@ -101,7 +101,7 @@ class ContainerIterator(IteratorVariable):
             codegen.load_const(constant)
         codegen.call_function(6)
 
-    def owner_is_filled_later(self):
+    def owner_is_filled_later(self, codegen):
         """Whether the container that capture made is there before its contents."""
         if self.owner.whole is not None:
             return self.owner.whole.source is None
@@ -175,9 +175,16 @@ class KeyedIterator(ContainerIterator):
         self.position += 1
         return items[key] if kind == "elements" else dict_element(tx, items[key], kind)
 
+    def owner_is_filled_later(self, codegen):
+        elements = self.owner.items.values()
+        keys = elements if self.kind == "elements" else [key for key, _ in elements]
+        return super().owner_is_filled_later(codegen) or self.owner.source is None and holds_new_keys(codegen, keys)
+
     def is_valid(self):
         if self.position is self.EXHAUSTED:
             return True
+        if self.position and self.kind == "elements" and not self.owner.has_known_order():
+            return False
         as_it_was = getattr(self.owner, "births", 0) == self.since
         return as_it_was and list(self.owner.items) == self.order[:: -1 if self.backwards else 1]
 

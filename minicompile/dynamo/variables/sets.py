@@ -4,8 +4,8 @@ Goes in: existing sets (guarded by their elements, in order), and those that the
 Comes out: the same methods, computed by CPython's own sets on the keys that stand for the elements.
 Mirrors `torch/_dynamo/variables/sets.py`.  Taught in chapter 06.
 
-The order of a set of constants is CPython's, because `real` is a set of those constants that saw the same changes: an
-existing set itself until it changes, and from then on nobody knows its order.  Elements that hash by address have no
+The order of a set is CPython's, because `real` is a set of keys with the same hashes that saw the same changes: that of
+an existing set itself until it changes, and from then on nobody knows its order.  Elements that hash by address have no
 order that a program could rely on: they keep the order in which they came.
 """
 
@@ -13,17 +13,26 @@ import operator
 
 from ..builder import wraps
 from ..source import CallSource, ItemSource
-from .base import unsupported
+from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
 from .elements import constants, holds_new_keys, next_or_none
+from .tensor import IdentityKey
 from .user_keys import UserKey
+
+
+def hashed_by_address(key):
+    """Whether what stands for an element has another hash than the element: that of its tracker."""
+    if isinstance(key, (tuple, frozenset)):
+        return any(map(hashed_by_address, key))
+    is_marker = isinstance(key, type) and issubclass(key, VariableTracker)
+    return is_marker or isinstance(key, (VariableTracker, IdentityKey))
 
 
 class SetVariable(BuiltinObject):
     """`items`: key -> tracker of the element, in iteration order; `real`: the keys.  cls: set or frozenset.
 
-    existing: the set that exists, while `real` is that.
+    existing: the set that exists, until it changes: `items` are in its order then.
     """
 
     def __init__(self, items, source=None, cls=set, real=None, existing=None):
@@ -42,9 +51,12 @@ class SetVariable(BuiltinObject):
             new.real.add(key)
         return new
 
+    def has_known_order(self):
+        return self.existing is not None or len(self.items) <= 1 or not any(map(hashed_by_address, self.items))
+
     def in_order(self):
         """`items` in the order in which CPython iterates."""
-        if self.existing is None and all(tracker.is_python_constant() for tracker in self.items.values()):
+        if self.existing is None and self.has_known_order():
             if not self.order_known and len(self.items) > 1:
                 unsupported("builtin on an unknown value", f"the order of {self}, which capture has changed")
             self.items = {key: self.items[key] for key in self.real}
@@ -300,4 +312,4 @@ def wrap_set(output, value, source):
         key = hashable(output.current_translator, tracker)
         items[element if tracker.is_python_constant() else key] = tracker
     known = all(tracker.is_python_constant() for tracker in items.values())
-    return SetVariable(items, source, type(value), *([value, value] if known else []))
+    return SetVariable(items, source, type(value), value if known else None, value)

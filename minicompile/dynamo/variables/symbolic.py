@@ -35,6 +35,7 @@ GRAPH_FUNCTIONS = {
 
 # what a graph computes of floats as Python does, to the last bit
 FLOAT_ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg}
+REMAINDERS = {operator.mod, operator.floordiv, divmod}
 COMPARISONS = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
@@ -67,8 +68,8 @@ class SymNodeVariable(VariableTracker):
         return self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
 
     def floats(self):
-        """The symbols of floats that are in it; with ints SymPy is exact."""
-        symbols = self.symbol.node.expr.free_symbols if self.python_type() is not int else ()
+        """The symbols of floats that are in it, also of those that are known by now; with ints SymPy is exact."""
+        symbols = self.symbol.node._expr.free_symbols if self.python_type() is not int else ()
         return [s for s in symbols if symbol_is_type(s, (SymT.FLOAT, SymT.UNBACKED_FLOAT))]
 
     def known_floats(self):
@@ -135,12 +136,16 @@ def fits_graph(value):
 
 def settled(function, *operands):
     """The operands; as constants where a graph, or SymPy for a guard, says not quite what Python says of a float."""
+    if not is_arithmetic(operands):
+        return operands
     floats = [v for v in operands if isinstance(v, SymNodeVariable) and v.floats()]
-    if not floats or not is_arithmetic(operands):
+    constants = [v.value for v in operands if isinstance(v, ConstantVariable)]
+    is_exact = all(math.isfinite(value) and (value or type(value) is int) for value in constants)
+    if not floats and is_exact and not (function in REMAINDERS and float in map(type, constants)):
         return operands
-    if function in COMPARISONS and all(v.symbol.node.expr.is_symbol for v in floats):
+    if function in COMPARISONS and is_exact and all(v.symbol.node.expr.is_symbol for v in floats):
         return operands
-    if function in FLOAT_ARITHMETIC and not any(isinstance(v, ConstantVariable) and v.value == 0 for v in operands):
+    if function in FLOAT_ARITHMETIC and is_exact and 0 not in constants:
         try:
             if is_symbolic(function(*(v.symbol if isinstance(v, SymNodeVariable) else v.value for v in operands))):
                 return operands

@@ -294,7 +294,6 @@ CONSTANT_ATTRIBUTES = {
     "is_quantized": lambda t: t.is_quantized,
     "is_nested": lambda t: t.is_nested,
     "itemsize": lambda t: t.itemsize,
-    "nbytes": lambda t: t.nbytes,
     "names": lambda t: t.names,
 }
 GRAPH_ATTRIBUTES = {"T", "mT", "H", "mH", "real", "imag", "data"}
@@ -346,7 +345,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
         operator_raised(tx, getattr(target, "__name__", target), error)
     tx.output.sizes.locate(tx.output.user_location)
     tx.output.sizes.note_reads(tx.output.user_location)
-    if result is not None and not holds_tensor(result) and not is_symbolic(result):
+    if result is not None and not comes_from_graph(result):
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)
     node.meta["example_value"] = result
@@ -354,8 +353,8 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     return wrap_result(tx, node, result, {id(t.fake): t for t in tensors_among([*args, *kwargs.values()])})
 
 
-def holds_tensor(result):
-    return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(result))
+def comes_from_graph(result):
+    return any(isinstance(leaf, torch.Tensor) or is_symbolic(leaf) for leaf in torch.utils._pytree.tree_leaves(result))
 
 
 def tensors_among(trackers):
@@ -375,7 +374,7 @@ def wrap_result(tx, node, result, known=()):
     if isinstance(result, torch.Tensor):
         node.meta["example_value"] = result
         return known[id(result)] if id(result) in known else TensorVariable(node, result)
-    if isinstance(result, (tuple, list)) and not isinstance(result, torch.Size):
+    if isinstance(result, (tuple, list)):
         items = []
         for index, element in enumerate(result):
             if element is None or isinstance(element, (int, float, bool, torch.dtype)):
@@ -395,5 +394,6 @@ def wrap_result(tx, node, result, known=()):
     if is_symbolic(result):
         from .symbolic import SymNodeVariable
 
+        node.meta["example_value"] = result
         return SymNodeVariable(tx.output, node, result)
     return tx.build(result)

@@ -32,6 +32,11 @@ def fits_as_gradient(tensor, value):
     return all(getattr(value.fake, name) == getattr(tensor.fake, name) for name in ("shape", "dtype", "device"))
 
 
+def count_bytes(tx, tensor):
+    """`.nbytes`: PyTorch itself does not count those of symbolic sizes."""
+    return tx.call(operator.mul, tensor.metadata(tx, "numel", []), tx.build(tensor.fake.itemsize))
+
+
 def read_version(tx, tensor):
     """How often the memory was written: of an input so often as before the graph, and as the program did since."""
     if tensor.fake.is_inference():
@@ -64,7 +69,7 @@ def write_data(tx, tensor, value):
     tx.output.with_other_memory.add(tensor.source)
 
 
-STATE = {"grad": read_gradient, "_version": read_version}
+STATE = {"grad": read_gradient, "_version": read_version, "nbytes": count_bytes}
 MEMORY_METHODS = {  # methods that a fake tensor answers wrongly -> whether an input's answer is worth a guard
     **dict.fromkeys(("_is_view", "is_pinned", "is_shared"), True),
     **dict.fromkeys(("is_set_to", "_use_count", "const_data_ptr", "mutable_data_ptr"), False),

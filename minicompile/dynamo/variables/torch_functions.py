@@ -235,7 +235,7 @@ def _torch_tensor(tx, data, **kwargs):
 def _autograd_grad(tx, outputs, inputs, *args, **kwargs):
     """Gradients inside the graph.  What came before an input of the graph has a history that the graph cannot see."""
     wanted = {id(tensor) for tensor in tensors_among([inputs])}
-    for graph_input in tx.output.inputs:
+    for graph_input in tx.output.tensor_inputs():
         value = graph_input.value
         alone = wanted == {id(tx.output.known(value))}
         if value.requires_grad and (value._backward_hooks or not (value.is_leaf or alone)):

@@ -52,7 +52,13 @@ class SizeVariable(TupleVariable):
     cls = torch.Size
 
     def like(self, items):
+        if not all(issubclass(item.python_type(), int) for item in items):
+            unsupported("builtin on an unknown value", "a torch.Size of what is no number")
         return SizeVariable(items)
+
+    def method___radd__(self, tx, other):
+        items = self.operand(tx, other)
+        return ConstantVariable(NotImplemented) if items is None else self.like([*items, *self.items])
 
     def empty(self):
         return torch.Size()
