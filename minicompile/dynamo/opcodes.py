@@ -184,17 +184,24 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def LOAD_DEREF(self, instruction):
         contents = self.cell(instruction.argval).load(self)
         if contents is None:
-            name = instruction.argval
-            if name in origin_code(self).co_cellvars:
-                self.raise_unbound(name)
-            free = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-            self.raise_observed(NameError, free, name=name)
+            self.raise_empty(instruction.argval)
         self.push(contents)
+
+    def raise_empty(self, name):
+        """Of a cell without a value: the function's own is a local variable, also in a resume function."""
+        if name in origin_code(self).co_cellvars:
+            self.raise_unbound(name)
+        text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+        self.raise_observed(NameError, text, name=name)
 
     def STORE_DEREF(self, instruction):
         self.side_effects.store_cell(self.cell(instruction.argval), self.pop_lazy())
 
     def DELETE_DEREF(self, instruction):
+        contents = self.cell(instruction.argval).load(self)
+        if contents is None:
+            self.raise_empty(instruction.argval)
+        self.guard("present", contents.source)
         self.side_effects.store_cell(self.cell(instruction.argval), self.side_effects.DELETED)
 
     # --- globals and imports ------------------------------------------------------------------------

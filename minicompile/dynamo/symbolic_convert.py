@@ -22,7 +22,7 @@ from .bytecode import decode
 from .code_table import CodeTable
 from .nested_breaks import breaking_frame, frames_down_to
 from .opcodes import Opcodes
-from .source import CellSource, LocalSource
+from .source import AttrSource, CellSource, FunctionSource, ItemSource, LocalSource
 from .translator_services import TranslatorServices
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
@@ -305,8 +305,9 @@ class InstructionTranslator(InstructionTranslatorBase):
     def __init__(self, output, code, function, arguments, break_at=None, function_modes=()):
         local_variables = {name: output.lazy(value, LocalSource(name)) for name, value in arguments.items()}
         cells = {}
-        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
-            cells[name] = output.remember(cell, CellVariable(frame_contents(output, cell, name), None, name))
+        for index, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
+            place = ItemSource(AttrSource(FunctionSource(), "__closure__"), index)
+            cells[name] = output.remember(cell, CellVariable(frame_contents(output, cell, name), None, name, place))
         output.root_cells, output.current_translator = cells, self
         super().__init__(output, code, (function.__globals__, function.__builtins__), None, local_variables, cells)
         self.function = function

@@ -394,3 +394,82 @@ def test_an_own_cell_without_a_value():
         return f, [(X, True), (X, False), (X, False)]
 
     same(program, fullgraph=False)
+
+
+def test_what_super_misses():
+    def program():
+        def none():
+            super()
+
+        def outside(x):
+            super()
+
+        def deleted(x):
+            del x
+            super()
+
+        class Owner:
+            def emptied(x):
+                nonlocal __class__
+                del __class__
+                super()
+
+        def f(x):
+            found = []
+            for function in (none, outside, deleted, Owner.emptied):
+                try:
+                    function(*[x] * function.__code__.co_argcount)
+                except RuntimeError as error:
+                    found.append(str(error))
+            return x + 1, found
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_a_cell_that_is_filled_or_emptied_between_calls():
+    def program():
+        def fill():
+            nonlocal value
+            value = 5
+
+        def empty():
+            nonlocal value
+            del value
+
+        def read():
+            return value + 1
+
+        def f(x):
+            try:
+                return x + 1, value, read()
+            except NameError as error:
+                return str(error)
+
+        return f, [(X,), fill, (X,), empty, (X,)]
+        value = 3
+
+    same(program)
+
+
+def test_the_dict_of_a_function():
+    def given():
+        pass
+
+    def program():
+        def f(x):
+            given.note = [1]
+
+            def made():
+                pass
+
+            made.__dict__.update({"__name__": "other", "kept": 2})
+            names = made.__name__, sorted(made.__dict__)
+            found = dict(given.__dict__), names
+            del given.note
+            return x + 1, found, hasattr(given, "note")
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)

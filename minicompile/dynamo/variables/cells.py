@@ -7,16 +7,17 @@ replay. Mirrors `torch/_dynamo/variables/misc.py` (CellVariable).  Taught in cha
 import types
 
 from ..builder import wraps
-from ..source import AttrSource
+from ..source import AttrSource, CallSource
 from .base import VariableTracker
 
 
 class CellVariable(VariableTracker):
     """A closure cell.  `frame_name`: its name in the compiled frame itself, where STORE_DEREF reaches it."""
 
-    def __init__(self, contents=None, source=None, frame_name=None):
+    def __init__(self, contents=None, source=None, frame_name=None, place=None):
+        """place: the source of a cell that exists already."""
         super().__init__(source)
-        self.contents, self.frame_name = contents, frame_name
+        self.contents, self.frame_name, self.place = contents, frame_name, place or source
 
     def python_type(self):
         return types.CellType
@@ -28,6 +29,8 @@ class CellVariable(VariableTracker):
         """The tracker in the cell, or None while it is empty."""
         pending = tx.side_effects.load_cell(self)
         if pending is None:
+            if self.contents is None and self.place is not None:
+                tx.guard("equals", CallSource(self.place, is_empty), True)
             return self.contents
         return None if pending is tx.side_effects.DELETED else pending
 
@@ -56,6 +59,14 @@ class CellVariable(VariableTracker):
             else:
                 codegen(value)
                 codegen.emit("STORE_DEREF", self.frame_name)
+
+
+def is_empty(cell):
+    try:
+        cell.cell_contents  # noqa: B018 (reading it is the question)
+    except ValueError:
+        return True
+    return False
 
 
 def cell_contents(output, cell, source):

@@ -324,14 +324,26 @@ class SuperVariable(VariableTracker):
         return (self.instance,)
 
 
+def arguments_of_super(tx):
+    """What `super()` takes from its frame: the class that the function was written in, and its first argument."""
+    if not tx.code.co_argcount:
+        tx.raise_observed(RuntimeError, "super(): no arguments")
+    first, cells = tx.code.co_varnames[0], tx.cells
+    instance = tx.locals.get(first) or (first in cells and cells[first].load(tx))
+    if not instance:
+        tx.raise_observed(RuntimeError, "super(): arg[0] deleted")
+    if "__class__" not in cells:
+        tx.raise_observed(RuntimeError, "super(): __class__ cell not found")
+    cls = cells["__class__"].load(tx)
+    if cls is None:
+        tx.raise_observed(RuntimeError, "super(): empty __class__ cell")
+    return cls, instance
+
+
 def make_super(tx, *args):
     """`super()` or `super(cls, instance)`."""
     if not args:
-        if not tx.code.co_argcount or "__class__" not in tx.cells:
-            text = "super(): __class__ cell not found" if tx.code.co_argcount else "super(): no arguments"
-            tx.raise_observed(RuntimeError, text)
-        first = tx.code.co_varnames[0]
-        args = tx.cells["__class__"].load(tx), tx.locals[first] if first in tx.locals else tx.cells[first].load(tx)
+        args = arguments_of_super(tx)
     if len(args) != 2:
         unsupported("builtin on an unknown value", "`super(cls)` with one argument")
     cls, instance = args[0].realize(), args[1].realize()

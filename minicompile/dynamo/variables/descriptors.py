@@ -241,6 +241,8 @@ def call_get(tx, found, instance, hook):
         return tx.inline(value_at(tx, getter, class_source(hook)), arguments, {})
     if not isinstance(getter, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         unsupported("attribute written in C", f"`__get__` of attribute `{found.name}` is a {type(getter).__name__}")
+    if isinstance(attribute, functools.partial) and instance is not None:
+        unsupported("attribute written in C", f"`{found.name}` is a partial, which warns of its future as a method")
     probe = object()  # a descriptor written in C: does it bind like a function, or give itself?
     try:
         bound = attribute.__get__(probe, object)

@@ -10,7 +10,6 @@ import types
 from ..builder import wraps
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import VariableTracker, unsupported
-from .cells import CellVariable, cell_contents
 from .instance_dict import InstanceDictVariable
 
 
@@ -92,19 +91,15 @@ class UserFunctionVariable(FunctionVariable):
         if self.value is tx.output.function:
             return [root[name] for name in self.code.co_freevars]
         closure_source = AttrSource(self.source or self.constant_source(), "__closure__")
-        cells = []
-        for index, cell in enumerate(self.value.__closure__ or ()):
-            known = tx.output.known(cell)
-            if known is None:
-                source = ItemSource(closure_source, index)
-                known = tx.output.remember(cell, CellVariable(cell_contents(tx.output, cell, source), source))
-            cells.append(known)
-        return cells
+        closure = enumerate(self.value.__closure__ or ())
+        return [tx.output.wrap(cell, ItemSource(closure_source, index)) for index, cell in closure]
 
     def var_getattr(self, tx, name):
         pending = tx.side_effects.load_attr(self, name)
         if pending is not None and pending is not tx.side_effects.DELETED:
             return pending
+        if pending is not None or name == "__dict__" and tx.side_effects.pending_attributes(self):
+            unsupported("instance __dict__", f"`{name}` of {self}, whose attributes were changed before")
         if name == "__get__":
             return BuiltinMethodVariable(self, "__get__")
         try:

@@ -5,6 +5,8 @@ Single names are guarded as "has_key" or "lacks_attribute", a look at all of it 
 Mirrors the `__dict__` handling of `torch/_dynamo/variables/user_defined.py`.  Taught in chapter 06.
 """
 
+import types
+
 from ..source import AttrSource
 from . import descriptors
 from .base import VariableTracker, unsupported
@@ -83,6 +85,10 @@ class InstanceDictVariable(VariableTracker):
     def method___setitem__(self, tx, name, value):
         if not isinstance(name.as_python_constant(), str):
             unsupported("instance __dict__", f"{name} is no string")
+        if self.owner.cls is types.FunctionType and hasattr(types.FunctionType, name.as_python_constant()):
+            unsupported(
+                "instance __dict__", f"{name} in the __dict__ of a function, which has an attribute of this name"
+            )
         tx.side_effects.store_attr(self.owner, name.as_python_constant(), value)
         return tx.build(None)
 
