@@ -114,8 +114,9 @@ def note_graph_error(error, versions_before, versions):
 def compile_return(tx):
     """The whole rest of the frame was captured: graph, side effects, return value."""
     codegen = PyCodegen(tx.output, tx.code)
-    for name in tx.code.co_cellvars:
-        tx.side_effects.ends_with_frame(tx.cells[name])
+    for cell in tx.cells.values():
+        if cell.frame_name in tx.code.co_cellvars:
+            tx.side_effects.ends_with_frame(cell)
     codegen(tx.return_value)
     error_path = finish(tx, codegen)
     codegen.emit("RETURN_VALUE")

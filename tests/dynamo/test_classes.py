@@ -427,3 +427,31 @@ def test_attributes_of_enum_members_are_objects_that_change():
         result, more, value, found, name = compiled(torch.ones(1), Kind.PAIR)
         assert result == 1 + count and more is Kind.PAIR.more and value is Kind.PAIR.value and name == "PAIR"
         assert more == [[1, 2], *[3] * count] and found == [count == 2]
+
+
+def test_an_unset_slot_says_so_in_the_words_of_the_version():
+    class Slotted:
+        __slots__ = ("p", "q")
+
+    def program(x):
+        made = Slotted()
+        made.p = 1
+        del made.p
+        found = []
+        for name in ("p", "q"):
+            try:
+                getattr(made, name)
+            except AttributeError as error:
+                found.append(str(error))
+        return x, found
+
+    twice(program)
+
+
+def test_cells_of_comprehensions_live_in_what_they_made():
+    def program(x):
+        i = 7
+        made = [lambda: i for i in range(3)]
+        return x + 1, [f() for f in made], made[0](), (lambda: i)()
+
+    twice(program)

@@ -20,7 +20,7 @@ from . import descriptors
 from .answers import answered
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
-from .refusals import refuse_attribute
+from .refusals import refuse_attribute, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
@@ -220,7 +220,7 @@ class UserDefinedObjectVariable(VariableTracker):
                 return tx.output.lazy(value, self.attribute_source(name))
         if pending is tx.side_effects.DELETED or isinstance(found.attribute, types.MemberDescriptorType):
             if pending is None or pending is tx.side_effects.DELETED:
-                tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
+                unset_slot(tx, self.cls, name)
         if pending is None:
             unsupported("attribute written in C", f"`{name}` of a {self.cls.__name__} made during capture")
         return pending

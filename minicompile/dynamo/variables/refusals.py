@@ -37,6 +37,13 @@ def refuse_attribute(tx, function, cls, name, *value):
         function(stand_in(cls, **({} if found is None else {name: None})), name, *value)
 
 
+def unset_slot(tx, cls, name):
+    """What the slot of that name says that has no value."""
+    places = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    with as_observed(tx):
+        getattr(type(cls.__name__, (), {"__slots__": (name,), **places})(), name)
+
+
 def refuse(tx, function, *operands):
     """None of the operands can do it."""
     with as_observed(tx):
