@@ -122,7 +122,7 @@ def spelled(value, text=repr):
     """For reports: its text; a huge number has no decimal one."""
     try:
         return hex(value) if type(value) is int and value.bit_length() > 1000 else text(value)
-    except RecursionError:
+    except Exception:  # whatever a `__repr__` of the program raises, of an object that is half made perhaps
         return f"<{type(value).__name__}>"
 
 

@@ -336,7 +336,8 @@ class InstructionTranslator(InstructionTranslatorBase):
                 f"the program raises {observed.variable} here, and eager shall raise it",
             )
             error.places.append(self.place())
-            raise RestartAnalysis(self.raised_at[observed.variable], error) from observed
+            step = self.raised_at.get(observed.variable, self.current_step())  # a key may raise when it is put in anew
+            raise RestartAnalysis(step, error) from observed
 
     def current_step(self):
         """Where a break must come: in a handler, before the exception was raised."""

@@ -99,6 +99,7 @@ LEFT_OUT = {
     "test_traceback.TestStack.test_format_locals": LOCALS,
     "test_traceback.TestStack.test_extract_stackup_deferred_lookup_lines": LINES,
     "test_traceback.TestTracebackException.test_lookup_lines": LINES,
+    "test_dict.DictTest.test_merge_and_mutate": "tells a dict that was cleared from one that lost its keys one by one",
     "test_unicode.UnicodeTest.test_getnewargs": INTERNED,
     "test_sort.TestBugs.test_undetected_mutation": "changes a list and changes it back: compiled, it is left alone",
     "test_sort.TestOptimizedCompares.test_unsafe_tuple_compare": "tells NaNs apart, which are one value for a guard",

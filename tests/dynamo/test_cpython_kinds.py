@@ -473,3 +473,51 @@ def test_the_dict_of_a_function():
         return f, [(X,), (X,)]
 
     same(program, fullgraph=False)
+
+
+def test_a_report_of_an_object_that_cannot_tell_its_text():
+    def program():
+        class Half:
+            def __repr__(self):
+                raise AttributeError("not yet")
+
+        def f(x, part):
+            return x + 1 if part is None else x + 2
+
+        return f, [(X, None), (X, Half()), (X, Half())]
+
+    same(program)
+
+
+def test_a_key_that_raises_when_it_is_put_in_anew():
+    def program():
+        class Key:
+            asked = 0
+
+            def __hash__(self):
+                return 1
+
+            def __eq__(self, other):
+                raise ZeroDivisionError
+
+        def f(x):
+            first, second = {Key()}, {Key()}
+            try:
+                first.update(second)
+            except ZeroDivisionError:
+                return x + 1, len(first), len(second)
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_a_frozen_set_is_its_own_copy():
+    def program():
+        def f(x):
+            given = frozenset("abc")
+            return x + 1, given.copy() is given, frozenset(given) is given
+
+        return f, [(X,)]
+
+    same(program)

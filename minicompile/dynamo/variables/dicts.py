@@ -337,9 +337,6 @@ class DictVariable(BuiltinObject):
 def _apply(existing, deleted, stored):
     """Bring an existing dict up to date; no method of a subclass runs."""
     base = collections.OrderedDict if isinstance(existing, collections.OrderedDict) else dict
-    if len(deleted) == dict.__len__(existing):
-        base.clear(existing)  # who goes through the dict meanwhile finds another one, as in eager
-        deleted = ()
     for key in deleted:
         base.__delitem__(existing, key)
     for key, value in stored.items():

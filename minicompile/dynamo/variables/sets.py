@@ -121,6 +121,8 @@ class SetVariable(BuiltinObject):
         return boolean(hashable(tx, item) in self.items)
 
     def method_copy(self, tx, kind=None):
+        if kind is None and self.cls is frozenset:
+            return self
         new = SetVariable(dict(self.items), cls=kind or self.cls, real=set(self.real))
         new.order_known = self.order_known
         return new
