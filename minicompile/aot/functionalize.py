@@ -14,7 +14,7 @@ import dataclasses
 import torch
 from torch import fx
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
@@ -80,6 +80,15 @@ def lift_constants(gm):
             for name, value in (*module.named_parameters(), *module.named_buffers()):
                 constants[f"{node.target}.{name}"] = value
     return constants
+
+
+class FunctionalMode(FunctionalTensorMode):
+    """In-place operators become functional ones; what looks for errors is traced as it is, where the program has it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._linalg_check_errors.default:
+            return func(unwrap(args[0]), *args[1:], **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class GraphRunner(fx.Interpreter):

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
+from torch._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -93,7 +93,7 @@ def traced_function(gm, example_inputs, constant_names, recording):
     """The function that `make_fx` runs: forward, and if any result needs it, backward.  It returns a flat list."""
 
     def run(*fakes):
-        with FunctionalTensorMode():
+        with functionalize.FunctionalMode():
             leaves = [FunctionalTensor.to_functional(f) if isinstance(f, torch.Tensor) else f for f in fakes]
             provenance = recording.provenance = Provenance(get_proxy_mode().tracer.graph)
             # An input with history may be written in place, which autograd refuses for a leaf: a copy stands for it.

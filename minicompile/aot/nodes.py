@@ -64,7 +64,7 @@ def is_pure(target):
 
 def has_effect(node):
     """Must the node run although nobody reads it?  Assertions do, and random draws: they advance the generator."""
-    if is_random(node):
+    if is_random(node) or (isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns):
         return True
     pure = node.op == "call_function" and (node.target is operator.getitem or is_pure(node.target))
     return not pure and node.is_impure()

@@ -194,3 +194,18 @@ def test_constants_of_the_graph():
     expected.sum().backward()
     assert torch.equal(gm.mean, twin.mean)
     torch.testing.assert_close(gm.inner.weight.grad, twin.inner.weight.grad)
+
+
+def test_checks_of_linear_algebra_are_in_the_graph():
+    """A matrix without an inverse raises what eager raises, also where nobody reads the result."""
+
+    def fn(a, b):
+        torch.linalg.inv(a)
+        return torch.linalg.solve(a, b) * 2
+
+    function, b = compiled(fn), torch.ones(2, 1)
+    good = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+    torch.testing.assert_close(function(good, b), fn(good, b))
+    for each in (fn, function):
+        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+            each(torch.zeros(2, 2), b)
