@@ -197,7 +197,8 @@ def draw_cut(choices, title="Prices of saving and of computing again"):
         again, total = needed_for(cut.crossing, saved | cut.free), total_price(cut, saved)
         fates = {n: "saved" if n in saved else "again" if n in again else "unused" for n in cut.order}
         ids = {node: f"p{number}_{k}" for k, node in enumerate([*cut.order, "backward"])}
-        lines.append(f'subgraph cluster_{number} {{ label="{label}: {readable_bytes(total)}"; color="{style.RULE}";')
+        heading = f"{label}: {readable_bytes(total)}" if total is not None else label  # a budget breaks the rules
+        lines.append(f'subgraph cluster_{number} {{ label="{heading}"; color="{style.RULE}";')
         for node, fate in fates.items():
             lines.append(f"{ids[node]} [label=<{''.join(price_table(cut, node, fate))}>];")
             red = f' color="{CROSSES}", penwidth=2.2' if fate == "saved" else ""
@@ -207,7 +208,7 @@ def draw_cut(choices, title="Prices of saving and of computing again"):
                 lines.append(f"{ids[node]} -> {ids['backward']} [{red}];")
         look = f'shape=box, style="rounded,filled", fillcolor="{BACKWARD}", color="{style.MUTED}", margin=0.1'
         lines += [f"{ids['backward']} [label=<<B>the backward</B>>, {look}];", "}"]
-        text.append(f"{label}: {total:,.0f} bytes of traffic")
+        text.append(f"{label}: {total:,.0f} bytes of traffic" if total is not None else label)
         for node, fate in fates.items():
             saving, again = ("never" if p is None else f"{p:,.0f}" for p in prices(cut, node))
             text.append(f"  {node.name:10} save {saving:>12}   again {again:>12}   {WORDS[fate]}")

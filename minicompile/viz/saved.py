@@ -61,9 +61,8 @@ def draw_saved(measured, title="What is kept from forward to backward"):
 
     style.use_style()
     heights = [len(ways) for ways in measured.values()]
-    figure, axes = plt.subplots(
-        len(measured), 1, figsize=(9, 0.9 * len(measured) + 0.36 * sum(heights)), height_ratios=heights, squeeze=False
-    )
+    size = (9, 0.8 + 0.8 * len(measured) + 0.36 * sum(heights))
+    figure, axes = plt.subplots(len(measured), 1, figsize=size, height_ratios=heights, squeeze=False)
     lines = []
     for panel, (function, ways) in zip(axes[:, 0], measured.items(), strict=True):
         anyway, extra = ([getattr(w, part) / 2**20 for w in ways.values()] for part in ("anyway", "extra"))

@@ -91,6 +91,28 @@ def test_prices_in_the_picture_of_the_cut(x, weight):
     assert "never" in picture.svg and "the backward" in picture.svg
 
 
+def test_a_budget_runs_again_what_the_cut_would_not(x, weight):
+    graph = graph_of(layer, x, weight, activation_memory_budget=0.0)
+    assert "mm" in graph.recomputed and total_price(cut_of(graph), saved_nodes(cut_of(graph), graph)) is None
+    lines = repr(draw_cut({"budget 0": graph})).split("\n")
+    assert lines[1] == "budget 0"
+    assert any(line.split() == ["mm", "save", "512", "again", "never", "computed", "again"] for line in lines)
+
+
+def test_writes_to_inputs_and_symbolic_sizes(x, weight):
+    def program(x, weight, total):
+        y = torch.tanh(x @ weight) * total.clone()
+        total.add_(x.shape[0])
+        return y
+
+    total = torch.ones(())
+    minicompile.mark_dynamic(x, 0)
+    graph = graph_of(program, x, weight, total)
+    assert total.item() == 9 and len(graph.mutations) == 1
+    assert "result" in draw_joint(graph).svg and "result" in draw_split(graph).svg
+    assert repr(draw_cut({"minimum cut": graph})).split("\n")[1].endswith(" bytes of traffic")
+
+
 def test_saved_bytes_of_a_run(x, weight):
     with SavedBytes(x) as kept:
         y = x @ weight
