@@ -49,6 +49,12 @@ def title_of(node):
     return target_name(node.target).removeprefix("aten.").partition(".")[0], node.name
 
 
+def in_words(texts):
+    """A label of Graphviz: the first text is bold, the others are small."""
+    head, *rest = [escape(text) for text in texts if text]
+    return f"<B>{head}</B>" + "".join(f'  <FONT POINT-SIZE="11">{text}</FONT>' for text in rest)
+
+
 # --- down on the left, up on the right --------------------------------------------------------------
 class TwoSides:
     """DOT text of nodes in two columns."""
@@ -59,9 +65,7 @@ class TwoSides:
 
     def node(self, key, where, fill, texts, border=""):
         self.ids[key], self.sides[key] = f"n{len(self.ids)}", where
-        head, *rest = [escape(text) for text in texts if text]
-        label = f"<B>{head}</B>" + "".join(f'  <FONT POINT-SIZE="11">{text}</FONT>' for text in rest)
-        self.boxes[where].append(f'{self.ids[key]} [label=<{label}>, fillcolor="{fill}"{border}];')
+        self.boxes[where].append(f'{self.ids[key]} [label=<{in_words(texts)}>, fillcolor="{fill}"{border}];')
 
     def value(self, node, where, fill, note="", border=""):
         self.node((where, node.name), where, fill, [*title_of(node), note], border)
@@ -220,10 +224,8 @@ def draw_cut(choices, title="Prices of saving and of computing again"):
 
 def price_table(cut, node, fate):
     """A value as an HTML table of Graphviz: its name, its two prices, the paid one in red."""
-    operator, name = title_of(node)
     yield f'<TABLE BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="3" COLOR="{style.MUTED}">'
-    head = f'<B>{escape(operator)}</B>  <FONT POINT-SIZE="11">{escape(name)}</FONT>'
-    yield f'<TR><TD COLSPAN="2" BGCOLOR="{FILLS[fate]}">{head}</TD></TR><TR>'
+    yield f'<TR><TD COLSPAN="2" BGCOLOR="{FILLS[fate]}">{in_words(title_of(node))}</TD></TR><TR>'
     for word, key, price in zip(("save", "again"), ("saved", "again"), prices(cut, node), strict=True):
         amount = "never" if price is None and not (is_view(node) and key == "saved") else readable_bytes(price or 0)
         amount = "a view" if price is None and is_view(node) else amount

@@ -110,7 +110,9 @@ def test_writes_to_inputs_and_symbolic_sizes(x, weight):
     graph = graph_of(program, x, weight, total)
     assert total.item() == 9 and len(graph.mutations) == 1
     assert "result" in draw_joint(graph).svg and "result" in draw_split(graph).svg
-    assert repr(draw_cut({"minimum cut": graph})).split("\n")[1].endswith(" bytes of traffic")
+    picture = draw_cut({"minimum cut": graph})
+    assert repr(picture).split("\n")[1].endswith(" bytes of traffic")
+    assert ">total</text>" in picture.svg  # an old value that is kept, although it is an input
 
 
 def test_saved_bytes_of_a_run(x, weight):
