@@ -227,9 +227,7 @@ def price_table(cut, node, fate):
     yield f'<TABLE BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="3" COLOR="{style.MUTED}">'
     yield f'<TR><TD COLSPAN="2" BGCOLOR="{FILLS[fate]}">{in_words(title_of(node))}</TD></TR><TR>'
     for word, key, price in zip(("save", "again"), ("saved", "again"), prices(cut, node), strict=True):
-        amount = "never" if price is None and not (is_view(node) and key == "saved") else readable_bytes(price or 0)
-        amount = "a view" if price is None and is_view(node) else amount
-        paid = fate == key
-        colour, weight = (CROSSES, f"<B>{amount}</B>") if paid else (style.MUTED, amount)
+        amount = readable_bytes(price) if price is not None else "a view" if is_view(node) else "never"
+        colour, weight = (CROSSES, f"<B>{amount}</B>") if fate == key else (style.MUTED, amount)
         yield f'<TD><FONT POINT-SIZE="11" COLOR="{colour}">{word} {weight}</FONT></TD>'
     yield "</TR></TABLE>"
