@@ -39,7 +39,7 @@ capture_scalar_outputs = _flag("CAPTURE_SCALAR_OUTPUTS", False)  # `.item()`, `n
 # --- aot --------------------------------------------------------------------------------------------
 partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward
 activation_memory_budget = _fraction("ACTIVATION_MEMORY_BUDGET", 1.0)  # share of what min-cut saves; 0: recompute all
-freeze = _flag("FREEZE", False)  # without gradients: fold parameters and buffers; a write to one compiles again
+freeze = _flag("FREEZE", False)  # without gradients: fold parameters; a write to one, but by .data, compiles again
 
 # --- inductor ---------------------------------------------------------------------------------------
 fusion = _flag("FUSION", True)

@@ -29,7 +29,7 @@ SPELLINGS = {  # (kind of step, names of its parameters) -> the functions and me
     ("softmax", "input dim dtype"): (torch.softmax, "softmax"),
     ("softmax", "input dim _stacklevel dtype"): (F.softmax,),
     ("dropout", "input p training inplace"): (F.dropout, torch.dropout),
-    ("cast", "input"): ("float", "to", "type_as", "half", "bfloat16"),
+    ("cast", "input"): ("float", "to", "type", "type_as", "half", "bfloat16"),
 }
 KINDS = {target: key for key, targets in SPELLINGS.items() for target in targets}
 MODES = ("_set_grad_enabled", "_enter_autocast", "_exit_autocast", "_enter_inference_mode", "_exit_inference_mode")
@@ -79,8 +79,8 @@ def step(node):
 
 def number(value):
     """A plain number, also one that was put into a tensor without dimensions; else None."""
-    if isinstance(value, fx.Node) and value.target is torch.full and list(value.args[0]) == []:
-        value = value.args[1]
+    if isinstance(value, fx.Node) and value.target in (torch.full, torch.tensor) and value_of(value).dim() == 0:
+        value = value.args[-1]
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -51,8 +51,9 @@ def where_lowest(q, k, v):
 
 
 def two_masks(q, k, v):
-    scores = torch.where(CAUSAL == 0, -math.inf, q @ k.mT) + CAUSAL[0] * 0.5
-    return scores.softmax(-1) @ v
+    lowest = torch.tensor(torch.finfo(q.dtype).min, dtype=q.dtype)
+    scores = torch.where(CAUSAL == 0, lowest, q @ k.mT) + CAUSAL[0] * 0.5
+    return scores.softmax(-1).type(v.dtype) @ v
 
 
 def added_mask(q, k, v):
