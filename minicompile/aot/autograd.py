@@ -35,13 +35,15 @@ class LazyBackward:
         self.lock, self.compilation = threading.Lock(), record.current()
 
     def __call__(self, args):
-        if any(isinstance(arg, torch.Tensor) and is_batched(arg) for arg in args):  # by is_grads_batched=True
-            return self.graph.backward.forward(*args)
         if self.function is None:
             with self.lock:
                 if self.function is None:
                     self.function = self.compile()
         return self.function(args)
+
+    def by_operators(self, args):
+        """For gradients that `is_grads_batched=True` batches: kernels take plain tensors only."""
+        return self.graph.backward.forward(*args)
 
     def compile(self):
         gm = self.graph.backward
@@ -116,12 +118,13 @@ def autograd_function(graph, forward, backward):
             absent = {i for i, g in enumerate(grads) if g is None}
             tangents = [fit(g, layout) for g, layout in zip(grads, ctx.layouts, strict=True)]
             args = [*(ctx.saved_tensors if count else ()), *ctx.numbers, *tangents]  # which may be freed already
+            run = backward.by_operators if any(map(is_batched, tangents)) else backward
             if torch.is_grad_enabled():  # create_graph=True
                 history = leaves_behind(ctx)
-                results = [NoDoubleBackward.apply(r, *history) for r in backward(args)]
+                results = [NoDoubleBackward.apply(r, *history) for r in run(args)]
             else:
                 ctx.maybe_clear_saved_tensors()
-                results = backward(args)
+                results = run(args)
             full = [None] * input_count
             for index, result, needs in zip(graph.grad_inputs, results, dependence, strict=True):
                 if not absent or not needs <= absent:
