@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from worlds import same
 
+import minicompile
+
 X = torch.tensor([1.0, 2.0, 3.0])
 
 
@@ -356,3 +358,21 @@ def test_copies_have_the_slots():
         return y, out, copied.kept, copied.other, obj.kept
 
     same(lambda: (call, [(X, WithDict([3], 4))]))
+
+
+def test_method_objects_that_exist_are_the_same_wherever_they_go():
+    class Box:
+        def scale(self):
+            return 2
+
+    def program(x, items, box):
+        items += ["a".upper, box.scale, box.scale]
+        minicompile.graph_break()
+        copied = list(items)
+        same = items[1] is items[1], items[1] is items[2], items[1] == items[2], copied[0] is items[0]
+        return x * items[1](), copied, same
+
+    items = []
+    _, copied, same = minicompile.compile(program, backend="eager")(torch.ones(2), items, Box())
+    assert [new is old for new, old in zip(copied, items, strict=True)] == [True] * 3
+    assert same == (True, False, True, True)

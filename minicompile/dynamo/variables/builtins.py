@@ -177,7 +177,7 @@ def wrap_bound(output, value, source):
     output.guard("type", source, type(value))
     output.guard("equals", source and AttrSource(source, "__name__"), value.__name__)
     owner = output.wrap(value.__self__, source and AttrSource(source, "__self__"))
-    return BuiltinMethodVariable(owner.realize(), value.__name__)
+    return BuiltinMethodVariable(owner.realize(), value.__name__, source)
 
 
 @wraps(operator.itemgetter, operator.attrgetter, operator.methodcaller)

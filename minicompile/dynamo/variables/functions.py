@@ -284,7 +284,7 @@ class BoundMethodVariable(VariableTracker):
         return types.MethodType
 
     def is_immutable(self):
-        return True
+        return self.source is None
 
     def key(self):
         return (BoundMethodVariable, self.function.key(), id(self.instance.realize()))
@@ -331,15 +331,15 @@ class BoundMethodVariable(VariableTracker):
 class BuiltinMethodVariable(VariableTracker):
     """`value.name` of a value whose methods are C code: `items.append`, `x.relu`."""
 
-    def __init__(self, instance, name):
-        super().__init__()
+    def __init__(self, instance, name, source=None):
+        super().__init__(source)
         self.instance, self.name = instance, name
 
     def python_type(self):
         return types.BuiltinMethodType
 
     def is_immutable(self):
-        return True
+        return self.source is None
 
     def call_function(self, tx, args, kwargs):
         return self.instance.call_method(tx, self.name, list(args), dict(kwargs))
