@@ -879,3 +879,48 @@ def test_a_cache_made_inside():
         return x * fibonacci(12), numbers, calls, tuple(info), square.cache_info().hits, square.__name__, parts
 
     check(run, X, compiler=lambda f: minicompile.compile(f, backend="eager", fullgraph=True))
+
+
+class WithPartialMethod:
+    def add(self, number, by=1):
+        return number + by
+
+    act = functools.partialmethod(add, by=2)
+
+
+def test_a_partial_with_attributes_is_not_flattened():
+    def function(x):
+        outer = functools.partial(WithPartialMethod().act)
+        named = functools.partial(max, 3)
+        named.note = 1
+        again = functools.partial(named, 4)
+        return outer, again, functools.partial(functools.partial(max, 1), 2), x + outer(1) + again(5)
+
+    for found in (function(torch.ones(1)), minicompile.compile(function, backend="eager")(torch.ones(1))):
+        outer, again, flat, total = found
+        assert outer.func.keywords == {"by": 2} and outer.keywords == {} and outer.func.__self__.act(1) == 3
+        assert again.func.func is max and again.func.note == 1 and again.args == (4,)
+        assert flat.func is max and flat.args == (1, 2) and total.tolist() == [9.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda n: max(),
+        lambda n: min(key=n),
+        lambda n: map(n),
+        lambda n: slice(),
+        lambda n: slice(n, n, n, n),
+        lambda n: str.upper(n),
+        lambda n: list.append(),
+    ],
+)
+def test_calls_with_too_few_arguments(call):
+    def function(x, n):
+        try:
+            return call(n), x
+        except TypeError as error:
+            return str(error), x
+
+    compiled = minicompile.compile(function, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(1), 2) == function(torch.ones(1), 2)

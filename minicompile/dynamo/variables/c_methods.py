@@ -60,10 +60,13 @@ class MethodDescriptorVariable(VariableTracker):
         return self.descriptor
 
     def call_function(self, tx, args, kwargs):
+        from .constant import as_observed
+        from .refusals import stand_in
+
         owner = self.descriptor.__objclass__
         if not args or not issubclass(args[0].realize().python_type(), owner):
-            word = f"descriptor '{self.descriptor.__name__}' for '{owner.__name__}' objects needs such an argument"
-            tx.raise_observed(TypeError, word)
+            with as_observed(tx):
+                self.descriptor(*(stand_in(argument.realize().python_type()) for argument in args[:1]))  # complains
         instance = args[0].realize()
         if owner is dict and issubclass(instance.python_type(), collections.OrderedDict):
             unsupported("subclass of a builtin", f"`{self.descriptor.__qualname__}` goes past the order of {instance}")

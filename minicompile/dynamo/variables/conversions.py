@@ -150,6 +150,9 @@ def make_range(tx, *bounds):
 
 @handles(slice)
 def make_slice(tx, *bounds):
+    if not 1 <= len(bounds) <= 3:
+        with as_observed(tx):
+            slice(*bounds)  # complains
     start, stop, step = {1: (NONE, *bounds, NONE), 2: (*bounds, NONE)}.get(len(bounds), bounds)
     return SliceVariable([start, stop, step])
 
@@ -193,7 +196,11 @@ def make_zip(tx, *iterables, strict=FALSE):
 
 
 @handles(map)
-def make_map(tx, function, *iterables):
+def make_map(tx, *arguments):
+    if len(arguments) < 2:
+        with as_observed(tx):
+            map(*arguments)  # complains
+    function, *iterables = arguments
     return MapVariable([function, *(iterator_of(tx, i) for i in iterables)])
 
 
@@ -352,6 +359,9 @@ def extreme(function):
     """min and max, by CPython's own."""
 
     def handler(tx, *args, key=NONE, default=None):
+        if not args:
+            with as_observed(tx):
+                function()  # complains
         items = list(args) if len(args) > 1 else args[0].unpack(tx)
         if not items and default is not None:
             return default

@@ -25,9 +25,15 @@ class PartialVariable(VariableTracker):
     seen: the dict of keywords, of one that exists, or that the program has asked for it.
     """
 
+    had_attributes = False
+
     def __init__(self, function, args, keywords, seen=None, source=None):
         super().__init__(source)
         self.function, self.args, self.keywords, self.seen = function, args, keywords, seen
+
+    def has_attributes(self, tx):
+        """Whether somebody has given it some: `partialmethod` does."""
+        return bool(tx.side_effects.pending_attributes(self)) or self.had_attributes
 
     def dict_of_keywords(self, tx):
         if self.seen is None:
@@ -81,6 +87,8 @@ class PartialVariable(VariableTracker):
         return [self.function, *self.args, *keywords]
 
     def reconstruct(self, codegen):
+        if isinstance(self.function.realize(), PartialVariable):  # it gets later what keeps it from being flattened
+            self.seen = self.dict_of_keywords(codegen.output.current_translator)
         if self.seen is not None:
             return codegen.call_object(lambda: codegen.push_function(partial_with), self.children())
         codegen.push_function(functools.partial)
@@ -93,7 +101,7 @@ def make_partial(tx, function, /, *args, **kwargs):
     function = function.realize()
     if not tx.truth(tx.call(callable, function)):
         tx.raise_observed(TypeError, "the first argument must be callable")
-    if isinstance(function, PartialVariable):  # CPython flattens too
+    if isinstance(function, PartialVariable) and not function.has_attributes(tx):  # CPython flattens too
         return PartialVariable(function.function, [*function.args, *args], {**function.keywords_now(tx), **kwargs})
     return PartialVariable(function, list(args), kwargs)
 
@@ -108,13 +116,15 @@ def wrap_partial(output, value, source):
     def part(name):
         return output.wrap(getattr(value, name), source and AttrSource(source, name)).realize()
 
-    return PartialVariable(part("func"), list(part("args").items), {}, part("keywords"), source)
+    made = PartialVariable(part("func"), list(part("args").items), {}, part("keywords"), source)
+    made.had_attributes = bool(vars(value))
+    return made
 
 
 def partial_with(function, *args):
     """A partial object whose dict of keywords is the last argument itself."""
     *args, keywords = args
-    made = functools.partial(function)
+    made = functools.partial(callable)
     made.__setstate__((function, tuple(args), keywords, None))
     return made
 
