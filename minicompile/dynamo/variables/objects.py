@@ -155,6 +155,8 @@ class UserDefinedObjectVariable(VariableTracker):
         stored = self.stored_attribute(tx, name)
         if stored is not None:
             return stored
+        if self.value is not None and self.cls.__dictoffset__ and not self.has_instance_dict():  # of a TypeVarTuple
+            unsupported("attribute written in C", f"`{name}` of {self}, whose __dict__ is hidden")
         self.guard_lacks(tx, name)
         if found is not None:
             return descriptor_get(tx, found, self)
