@@ -6,7 +6,8 @@ graph, or a copy in which `softmax(query @ key.mT * scale + mask, -1) @ value`, 
 Mirrors `torch/_inductor/fx_passes/fuse_attention.py`.  Taught in chapter 08.
 
 Side conditions: nobody else reads the scores or the weights; no dropout; the mask needs no gradient; nothing that is
-read is written in place.  A row in which every place is masked with -inf is NaN in eager, and stays so.
+read is written in place.  A row in which every place is masked with -inf is NaN in eager, and stays so.  What
+differs: a row in which every product overflows to -inf is NaN in eager, and 0 from the kernel.
 """
 
 import dataclasses
