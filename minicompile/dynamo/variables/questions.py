@@ -138,7 +138,7 @@ def length(tx, value):
     if not class_lookup(tx, cls, "__len__"):
         return refuse(tx, len, value)
     answer = value.call_method(tx, "__len__", [], {})
-    return answer if isinstance(value, BuiltinObject) else answered(tx, len, "__len__", answer)
+    return answer if isinstance(value, (BuiltinObject, TensorVariable)) else answered(tx, len, "__len__", answer)
 
 
 @handles(hash)
