@@ -6,6 +6,7 @@ PyTorch has no such file: torch.compile takes the answers as they are.  Taught i
 """
 
 from .base import unsupported
+from .constant import ConstantVariable
 from .refusals import stand_in
 
 TAKEN_AS_THEY_ARE = {"__bool__": bool, "__str__": str, "__repr__": str, "__format__": str, "__index__": int}
@@ -15,12 +16,10 @@ def answered(tx, function, method, answer):
     """`function(object)`, which asked this method of the object."""
     answer = answer.realize()
     cls = answer.python_type()
-    if cls is TAKEN_AS_THEY_ARE.get(method):
-        return answer
+    if cls is TAKEN_AS_THEY_ARE.get(method) or (cls is int and not isinstance(answer, ConstantVariable)):
+        return answer  # such an int changes from call to call
     if answer.is_python_constant():
         return tx.fold_python(function, [answering(method, answer.as_python_constant())], {})
-    if cls is int:  # one that changes from call to call
-        return answer
     tx.fold_python(function, [answering(method, stand_in(cls))], {})  # complains
     unsupported("builtin on an unknown value", f"{function.__name__}() of an object whose {method} returns {answer}")
 
