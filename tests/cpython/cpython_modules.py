@@ -24,7 +24,8 @@ test_unpack_ex test_userdict test_userlist test_userstring test_weakref test_wea
 
 # A few seconds together, and something of every kind: what the unit tests run.
 FAST = """
-test_augassign test_binop test_dictcomps test_keywordonlyarg test_unary
+test_augassign test_binop test_dictcomps test_keywordonlyarg test_raise test_scope test_setcomps test_super test_unary
+test_unpack
 """.split()
 
 # What is about the frame, the bytecode or the count of references themselves: test id (without "test.") -> why.
@@ -65,7 +66,7 @@ LEFT_OUT = {
     },
     **{
         f"test_itertools.TestBasicOps.test_{name}_tuple_reuse": REUSE
-        for name in ("product", "combinations", "combinations_with_replacement", "permutations")
+        for name in ("product", "combinations", "combinations_with_replacement", "permutations", "zip", "zip_longest")
     },
     "test_dict.DictTest.test_splittable_popitem": SIZES,
     "test_descr.SharedKeyTests.test_subclasses": SIZES,

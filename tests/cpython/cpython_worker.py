@@ -41,7 +41,7 @@ class Outcomes(unittest.TestResult):
         super().__init__()
         self.stream = stream
         self.seen = collections.Counter()
-        self.outcome, self.details = None, []
+        self.outcome, self.details, self.start = None, [], time.perf_counter()
 
     def write(self, *event):
         self.stream.write(json.dumps(event) + "\n")
@@ -60,6 +60,7 @@ class Outcomes(unittest.TestResult):
     def stopTest(self, test):
         seconds = round(time.perf_counter() - self.start, 3)
         self.write("stop", self.name_of(test), self.outcome or "no outcome", "\n".join(self.details), seconds)
+        self.outcome, self.details = None, []  # 3.12.1 does not start a test that it skips
 
     def note(self, outcome, test, error=None):
         rank = ["success", "skip", "expected failure", "unexpected success", "fail", "error"]

@@ -71,13 +71,16 @@ def compare(worker, name, only=""):
     """Run a module both ways.  Returns its row of the table, and the story of each test whose outcome differs."""
     plain, compiled = (worker.run(name=name, compiled=flag, only=only) for flag in (False, True))
     different, stories = {}, {}
-    unfinished = compiled["outcomes"].pop("module", None) == "timeout"  # the tests behind were not reached
+    ends = [result["outcomes"].pop("module", None) for result in (plain, compiled)]  # of what went on behind no test
+    unfinished = ends[1] == "timeout"  # the tests behind were not reached
     slow = [test for test in plain["outcomes"] if compiled["outcomes"].get(test, "timeout" * unfinished) == "timeout"]
     for test in {**plain["outcomes"], **compiled["outcomes"]}:
         before, after = plain["outcomes"].get(test), compiled["outcomes"].get(test)
         if before != after and test not in slow:
             different[test] = [before, after]
             stories[test] = f"{test}: {before} -> {after}\n{compiled['details'].get(test, '')}"
+    if ends[0] != ends[1] and not unfinished:
+        different["module"], stories["module"] = ends, f"module: {ends[0]} -> {ends[1]}"
     left_out = sorted(test for test in different if test in LEFT_OUT)
     row = {
         "tests": len(plain["outcomes"]),

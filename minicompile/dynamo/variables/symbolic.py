@@ -14,7 +14,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..builder import wraps
 from ..dynamic_shapes import is_symbolic
-from .base import VariableTracker, is_question, unsupported
+from .base import NotConstant, VariableTracker, is_question, unsupported
 from .constant import ConstantVariable
 
 PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -65,6 +65,8 @@ class SymNodeVariable(VariableTracker):
             for number in self.known_floats() or [self.symbol]:
                 PYTHON_TYPES[type(number)](number)
             self.output.sizes.locate(self.output.user_location)
+        if self.symbol.node.hint is None:
+            raise NotConstant(self)
         return self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
 
     def floats(self):
