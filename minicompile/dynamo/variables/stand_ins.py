@@ -15,8 +15,6 @@ from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_
 from .functions import BuiltinMethodVariable
 from .objects import UserDefinedObjectVariable
 
-KIND = "value across a break"
-
 
 class PolyfillClassVariable(UserDefinedClassVariable):
     """A class of a polyfill with a row in ORIGINALS."""
@@ -25,7 +23,7 @@ class PolyfillClassVariable(UserDefinedClassVariable):
         frame = tx
         while frame.is_polyfill():
             frame = frame.parent
-        made = StandInVariable(self.value, breaking_frame(frame, KIND).current_step())
+        made = StandInVariable(self.value, breaking_frame(frame, "value across a break").current_step())
         made.call_special(tx, "__init__", args, kwargs)
         return made
 
@@ -102,7 +100,8 @@ class StandInVariable(UserDefinedObjectVariable):
 
     def reconstruct(self, codegen):
         if "results" in self.state and self.has_cached():
-            error = break_error(KIND, "a cache cannot be filled with what it has got during capture")
+            text = "a cache cannot be filled with what it has got during capture"
+            error = break_error("value across a break", text)
             error.step = self.made_at
             raise error
         codegen.push_function(self.original.again)
