@@ -30,6 +30,10 @@ def is_untouched(tracker):
     return isinstance(tracker, LazyVariable) and tracker.variable is None and tracker.source is not None
 
 
+def is_frame_cell(tracker):
+    return getattr(tracker, "frame_name", None) is not None
+
+
 class PyCodegen:
     """Collects `instructions`.  Graph outputs are numbered as they are asked for; the graph call is prepended later."""
 
@@ -188,14 +192,30 @@ class PyCodegen:
             return self.pop_top()
         self.store_fast(self.new_temporary(key))
 
-    def fill_new_objects(self):
-        """Give new objects their attributes, after all of them exist (they may refer to each other)."""
-        while self.unfilled:
+    def fill_new_objects(self, cells=True):
+        """Give new objects their attributes, after all of them exist (they may refer to each other).
+
+        Cells of the frame come last, after all their contents were loaded: an argument is read from its cell.
+        """
+        while any(not is_frame_cell(tracker) for tracker in self.unfilled):
             tracker = self.unfilled.popleft()
-            if hasattr(tracker, "fill"):
-                tracker.fill(self)
-            for name, value in self.side_effects.pending_attributes(tracker).items():
-                self.write_attribute(tracker, name, value)
+            self.unfilled.append(tracker) if is_frame_cell(tracker) else self.fill(tracker)
+        frame_cells = list(self.unfilled) if cells else []
+        for cell in frame_cells:
+            for value in self.side_effects.pending_attributes(cell).values():
+                if value is not self.side_effects.DELETED:
+                    self.save(value)
+        if cells and len(self.unfilled) > len(frame_cells):  # contents that are new, or have cells of their own
+            return self.fill_new_objects()
+        for cell in frame_cells:
+            self.unfilled.remove(cell)
+            self.fill(cell)
+
+    def fill(self, tracker):
+        if hasattr(tracker, "fill"):
+            tracker.fill(self)
+        for name, value in self.side_effects.pending_attributes(tracker).items():
+            self.write_attribute(tracker, name, value)
 
     def push_key(self, tracker):
         """A dict key or set element: its `__hash__` is about to run, so a new object needs its attributes first."""
@@ -205,7 +225,7 @@ class PyCodegen:
             if tracker in self.unfilled:
                 self.unfilled.remove(tracker)
                 self.unfilled.appendleft(tracker)
-                self.fill_new_objects()
+                self.fill_new_objects(cells=False)
         self(tracker)
 
     def write_attribute(self, tracker, name, value):
