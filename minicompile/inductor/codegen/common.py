@@ -95,7 +95,9 @@ class ExprWriter:
             inside, outside = condition, ir.op("logical_not", condition)
             if mask is not None:
                 inside, outside = (ir.op("logical_and", mask, side) for side in (inside, outside))
-            text = self.select(self.value(condition, mask), self.value(body, inside), self.value(other, outside), expr)
+            text = self.select(
+                self.value(condition, mask), self.value(body, inside), self.value(other, outside), expr.dtype
+            )
         else:
             text = self.operation(expr, [self.value(a, mask) for a in expr.args], mask_key)
         return self.define(key, expr.dtype, text, self.depth(expr, mask_key))
@@ -181,7 +183,7 @@ class ExprWriter:
     def indirect(self, atom, text, mask):
         raise NotImplementedError
 
-    def select(self, condition, body, other, expr):
+    def select(self, condition, body, other, dtype):
         raise NotImplementedError
 
     def index_value(self, expr, mask):

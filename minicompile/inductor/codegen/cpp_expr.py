@@ -123,15 +123,13 @@ class CppWriter(ExprWriter):
         half = expr.dtype in ir.HALF and spec.rule != "given"
         return f"m_cast<{STORAGE[expr.dtype]}, float>({text})" if half and config.emulate_precision_casts else text
 
-    def select(self, condition, body, other, expr):
+    def select(self, condition, body, other, dtype):
         return f"{condition} ? {body} : {other}"
 
     def index_value(self, expr, mask):
         return f"({COMPUTE[expr.dtype]})({self.index(expr.index, mask)})"
 
     def indirect(self, atom, text, mask):
-        if any(n.dtype == torch.bool or getattr(n, "buffer", None) in self.forwards for n in ir.walk(atom.expr)):
-            text = f"m_opaque({text})"
         if not atom.check and not atom.wrap:
             return text
         used = "true" if mask is None else self.value(mask)

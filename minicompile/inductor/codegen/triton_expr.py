@@ -103,7 +103,7 @@ class TritonWriter(ExprWriter):
 
     def bind(self, reads, writes, shared):
         """Give every buffer a parameter; buffers that share memory share it.  shared: name -> whose memory it is in."""
-        members, self.from_outside = {}, frozenset(reads)
+        members = {}
         for name in dict.fromkeys((*reads, *writes)):
             members.setdefault(shared.get(name, name), []).append(name)
         kinds = []
@@ -254,8 +254,7 @@ class TritonWriter(ExprWriter):
         want = have | self.axes_under(mask)
         condition = self.mask(want, mask)
         place = self.spread(self.index(address, mask), have, want)
-        outside = ", other=0" if mask is not None else ""
-        text = f"tl.load({self.names[expr.buffer]} + {place}{', ' + condition if condition else ''}{outside})"
+        text = f"tl.load({self.names[expr.buffer]} + {place}{', ' + condition if condition else ''})"
         return self.loaded(text, expr.dtype)
 
     def loaded(self, text, dtype):
@@ -293,13 +292,9 @@ class TritonWriter(ExprWriter):
         half = expr.dtype in ir.HALF and spec.rule != "given" and config.emulate_precision_casts
         return f"rt.cast({text}, {storage(expr.dtype)})" if half else text
 
-    def select(self, condition, body, other, expr):
-        _, inside, outside = expr.args
-        read = isinstance(inside, ir.Load) and inside.buffer in self.from_outside and inside.buffer not in self.forwards
-        if read and isinstance(outside, ir.Constant) and outside.value == 0 and math.copysign(1, outside.value) > 0:
-            return body  # a load gives 0 where it is masked out
+    def select(self, condition, body, other, dtype):
         if not body.isidentifier() and not other.isidentifier() and "(" not in body:
-            body = typed(body, expr.dtype)
+            body = typed(body, dtype)
         return f"tl.where({condition}, {body}, {other})"
 
     # --- nodes ---
