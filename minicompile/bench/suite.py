@@ -133,7 +133,7 @@ def _fill(row, entry, mode, settings, seed):
 @contextlib.contextmanager
 def full_precision():
     """Without TensorFloat-32, in which eager itself is too far from float64 to be compared with.  Timing allows it."""
-    backends = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    backends = (torch.backends.cudnn, torch.backends.cuda.matmul) if torch.cuda.is_available() else ()
     before = [backend.allow_tf32 for backend in backends]
     try:
         for backend in backends:

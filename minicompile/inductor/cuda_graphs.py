@@ -58,11 +58,15 @@ def cannot_record(gm):
         return "several GPUs"
     if any(isinstance(n.meta.get("val"), torch.SymFloat) for n in places):
         return "a float that changes"
-    for node in gm.graph.nodes:
-        tags = getattr(node.target, "tags", ())
-        if torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags:
-            return f"{node.target} waits for the GPU"
-    return None
+    return next((f"{node.target} waits for the GPU" for node in gm.graph.nodes if reads_data(node)), None)
+
+
+def reads_data(node):
+    """Whether the size of the result, or a number, depends on what a tensor holds."""
+    tags = getattr(node.target, "tags", ())
+    if node.target is torch.ops.aten.index.Tensor:  # only masks do
+        return any(i is not None and i.meta["val"].dtype in (torch.bool, torch.uint8) for i in node.args[1])
+    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
 
 
 class Recording:

@@ -158,6 +158,11 @@ def test_what_cannot_be_recorded():
         return make_fx(function, tracing_mode="fake")(*inputs)
 
     assert "not on the GPU" in cuda_graphs.cannot_record(graph(lambda x: x + 1, torch.ones(2)))
+    x, rows = torch.ones(3, 2), torch.tensor([0, 2])
+    (by_number,) = [n for n in graph(lambda x, i: x[i], x, rows).graph.nodes if "index" in str(n.target)]
+    assert not cuda_graphs.reads_data(by_number)
+    (item,) = [n for n in graph(lambda x: torch.bincount(x), rows).graph.nodes if "bincount" in str(n.target)]
+    assert cuda_graphs.reads_data(item)
     call = object()
     assert cuda_graphs.recorded(call, None, False) is call, "the option is off"
     with config.patch(cuda_graphs=True):
