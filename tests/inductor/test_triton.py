@@ -428,3 +428,8 @@ def test_launcher_passes_what_the_driver_needs(monkeypatch):
     launch(base[1:], base, 5)
     launch(base[1:], base, 5)
     assert [c[0] for c in calls] == [True, False, False] and compiled == [True, False]
+
+
+def test_blocks_whose_end_is_anywhere_take_two_elements_a_thread():
+    assert triton_tiles.pointwise(1 << 25, False) == (1024, 4)  # 8 elements a thread: 16 bytes of a half type
+    assert triton_tiles.pointwise((1 << 25) + 1, False) == (512, 8)

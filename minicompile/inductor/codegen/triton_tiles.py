@@ -33,13 +33,17 @@ def warps(elements, each=8):
 
 
 def pointwise(numel, interpreted):
-    """(XBLOCK, num_warps)"""
+    """(XBLOCK, num_warps)
+
+    A mask that ends anywhere forbids wide accesses; then neighbouring threads take neighbouring elements.
+    """
+    wide = isinstance(numel, int) and numel % 16 == 0
     numel = power(hint(numel))
     if interpreted:
         return min(numel, INTERPRETED), 4
-    block = clamp(numel // MULTIPROCESSORS, 128, 1024)
+    block = clamp(numel // MULTIPROCESSORS, 128, 1024 if wide else 512)
     block = min(power(block), max(numel, 1))
-    return block, warps(block)
+    return block, warps(block, 8 if wide else 2)
 
 
 def transposed(rows, columns, interpreted):
