@@ -130,6 +130,8 @@ class CppWriter(ExprWriter):
         return f"({COMPUTE[expr.dtype]})({self.index(expr.index, mask)})"
 
     def indirect(self, atom, text, mask):
+        if any(n.dtype == torch.bool or getattr(n, "buffer", None) in self.forwards for n in ir.walk(atom.expr)):
+            text = f"m_opaque({text})"
         if not atom.check and not atom.wrap:
             return text
         used = "true" if mask is None else self.value(mask)
