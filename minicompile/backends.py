@@ -39,10 +39,12 @@ def undone_where_it_raises(run, written, draws):
         except Exception:
             if draws:
                 torch.set_rng_state(random_state)
-            for tensor, (contents, version, grad_fn) in zip(tensors, before):
+            for tensor, (_, _, grad_fn) in zip(tensors, before):
                 if grad_fn is None and tensor.grad_fn is not None and not tensor._is_view():
                     tensor.detach_()
-                if tensor._version != version and tensor.grad_fn is grad_fn:
+            changed = [tensor._version != version for tensor, (_, version, _) in zip(tensors, before)]  # views share it
+            for tensor, is_changed, (contents, version, grad_fn) in zip(tensors, changed, before):
+                if is_changed and tensor.grad_fn is grad_fn:
                     tensor.detach().copy_(contents)
                     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
             raise

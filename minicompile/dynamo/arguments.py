@@ -21,7 +21,8 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     elif extra:
         plural = "" if len(positional) == 1 else "s"
         least = f"from {len(positional) - len(defaults)} to " if defaults else ""
-        takes = f"takes {least}{len(positional)} positional argument{plural} but {len(args)} were given"
+        given = "1 was given" if len(args) == 1 else f"{len(args)} were given"
+        takes = f"takes {least}{len(positional)} positional argument{plural} but {given}"
         tx.raise_observed(TypeError, f"{name}() {takes}")
     surplus = {}
     for key, value in kwargs.items():

@@ -1,7 +1,10 @@
 """Exceptions as values during capture, against eager."""
 
+import pytest
 import torch
 from worlds import same
+
+import minicompile
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -242,3 +245,32 @@ def test_an_exception_with_computed_text_leaves_the_frame():
         return x + 1
 
     same(lambda: (f, [(X, [1, 2]), (X, [])]), fullgraph=False)
+
+
+def test_one_argument_was_given_two_were():
+    def texts(x):
+        found = []
+        for arguments in ((1,), (1, 2)):
+            try:
+                (lambda: x)(*arguments)
+            except TypeError as error:
+                found.append(str(error).split("takes ")[1])
+        return x + 1, found
+
+    wanted = ["0 positional arguments but 1 was given", "0 positional arguments but 2 were given"]
+    assert minicompile.compile(texts, backend="eager", fullgraph=True)(torch.ones(2))[1] == wanted
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_leaves_overlapping_inputs_as_they_were():
+    """Both views count the same writes: restoring one must not hide that the other was written."""
+
+    def halved(x, y, place):
+        total = y + 3
+        x /= 2
+        return x[place], total
+
+    base = torch.arange(12.0).reshape(3, 4)
+    with pytest.raises(IndexError):
+        minicompile.compile(halved, backend="eager")(base[:2, 1:3], base[1:, :2], (1, 2))
+    assert base.tolist() == [[0.0, 0.5, 1.0, 3.0], [4.0, 2.5, 3.0, 7.0], [8.0, 9.0, 10.0, 11.0]]
