@@ -23,7 +23,11 @@ def is_written(fake):
     return isinstance(fake, torch.Tensor) and not fake.is_inference() and fake._version > 0
 
 
-DRAWS = re.compile("rand|dropout|bernoulli|normal|uniform|multinomial|poisson|exponential|geometric|cauchy|gumbel")
+# Functions that may draw, some only in training.  By name: at this level a node is a Python function, without tags.
+DRAWS = re.compile(
+    "rand|dropout|bernoulli|normal|uniform|multinomial|poisson|exponential|geometric|cauchy|gumbel"
+    "|rrelu|fractional|attention|lstm|gru|rnn"
+)
 
 
 def undone_where_it_raises(run, written, draws):

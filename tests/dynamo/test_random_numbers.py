@@ -124,3 +124,18 @@ def test_an_empty_range():
             return x + 1, str(error)[:11]
 
     compare(run, X)
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_draws_as_often_as_eager():
+    def drawn(x, place):
+        noisy = torch.nn.functional.rrelu(x, training=True)
+        return noisy + torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5), x[place]
+
+    numbers = []
+    for function in (drawn, minicompile.compile(drawn, backend="eager")):
+        torch.manual_seed(0)
+        with pytest.raises(IndexError):
+            function(torch.ones(1, 4, 8), torch.tensor([3]))
+        numbers.append(torch.rand(1).item())
+    assert numbers[0] == numbers[1]
