@@ -229,6 +229,20 @@ class VariableTracker:
         return kind if self.source is None else f"`{self.source.name}` ({kind})"
 
 
+class ValueVariable(VariableTracker):
+    """Stands for one object that is there during capture: `value`, a function, a class, a module."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return type(self.value)
+
+    def as_python_constant(self):
+        return self.value
+
+
 class LazyVariable(VariableTracker):
     """A value nobody has looked at yet: not guarded, not wrapped.  Moving it about keeps it lazy."""
 

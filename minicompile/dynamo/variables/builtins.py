@@ -33,7 +33,7 @@ from . import (
     tensor_subclasses,
     torch_functions,
 )
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler
 from .functions import BuiltinMethodVariable, UserFunctionVariable
@@ -75,7 +75,9 @@ def is_graph_arithmetic(function, args, kwargs):
     if function is not float and floats:
         return False
     # The graph's min and max take two numbers and give a float if one is: Python gives one of the two, as it is.
-    return function not in (min, max) or len(args) == 2 and all(a.python_type() is int for a in args)
+    # Its round does not look at the digits.
+    ints = all(a.python_type() is int for a in args)
+    return len(args) == 2 and ints if function in (min, max) else len(args) == 1
 
 
 def call_of_numbers(tx, function, args, kwargs):
@@ -86,18 +88,8 @@ def call_of_numbers(tx, function, args, kwargs):
     return answered
 
 
-class BuiltinVariable(VariableTracker):
+class BuiltinVariable(ValueVariable):
     """`value`: a function written in C, or one with a row in HANDLERS."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def call_function(self, tx, args, kwargs):
         of_numbers = call_of_numbers(tx, self.value, args, kwargs)

@@ -8,7 +8,7 @@ import collections
 import types
 
 from ..builder import wraps_if
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, unsupported
 
 
 class BoundDescriptorVariable(VariableTracker):
@@ -46,33 +46,23 @@ class BoundDescriptorVariable(VariableTracker):
         return (self.instance,)
 
 
-class MethodDescriptorVariable(VariableTracker):
+class MethodDescriptorVariable(ValueVariable):
     """A method written in C, taken from its class and not bound: `dict.__setitem__`, `object.__init__`."""
-
-    def __init__(self, descriptor, source=None):
-        super().__init__(source)
-        self.descriptor = descriptor
-
-    def python_type(self):
-        return type(self.descriptor)
-
-    def as_python_constant(self):
-        return self.descriptor
 
     def call_function(self, tx, args, kwargs):
         from .constant import as_observed
         from .refusals import stand_in
 
-        owner = self.descriptor.__objclass__
+        owner = self.value.__objclass__
         if not args or not issubclass(args[0].realize().python_type(), owner):
             with as_observed(tx):
-                self.descriptor(*(stand_in(argument.realize().python_type()) for argument in args[:1]))  # complains
+                self.value(*(stand_in(argument.realize().python_type()) for argument in args[:1]))  # complains
         instance = args[0].realize()
         if owner is dict and issubclass(instance.python_type(), collections.OrderedDict):
-            unsupported("subclass of a builtin", f"`{self.descriptor.__qualname__}` goes past the order of {instance}")
+            unsupported("subclass of a builtin", f"`{self.value.__qualname__}` goes past the order of {instance}")
         if hasattr(instance, "call_descriptor"):
-            return instance.call_descriptor(tx, self.descriptor, list(args[1:]), kwargs)
-        return instance.call_method(tx, self.descriptor.__name__, list(args[1:]), kwargs)
+            return instance.call_descriptor(tx, self.value, list(args[1:]), kwargs)
+        return instance.call_method(tx, self.value.__name__, list(args[1:]), kwargs)
 
 
 @wraps_if(lambda value: issubclass(type(value), (types.MethodDescriptorType, types.WrapperDescriptorType)))

@@ -16,7 +16,7 @@ from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
 from ..source import AttrSource, ConstantSource
 from . import descriptors
-from .base import VariableTracker, can_change, type_name, unsupported
+from .base import ValueVariable, VariableTracker, can_change, type_name, unsupported
 from .constant import as_observed, wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .refusals import stand_in
@@ -26,21 +26,11 @@ FOLDED_CLASSES = (property, numpy.generic, numpy.dtype)  # objects of these are 
 C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
 
 
-class UserDefinedClassVariable(VariableTracker):
+class UserDefinedClassVariable(ValueVariable):
     """`value`: the class."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
 
     def __repr__(self):
         return f"UserDefinedClassVariable({self.value.__qualname__})"
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def is_enum(self):
         return issubclass(type(self.value), enum.EnumMeta)

@@ -13,7 +13,7 @@ import types
 
 from ..builder import wraps
 from ..source import AttrSource, CallSource, ConstantSource
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, unsupported
 from .builtins import HANDLERS
 from .constant import NONE
 from .tuples import TupleVariable
@@ -129,18 +129,8 @@ def partial_with(function, *args):
     return made
 
 
-class CachedFunctionVariable(VariableTracker):
+class CachedFunctionVariable(ValueVariable):
     """A function under `functools.lru_cache`."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def call_function(self, tx, args, kwargs):
         for value in shared_state(getattr(self.value, "__wrapped__", None)):

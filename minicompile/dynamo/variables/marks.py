@@ -12,22 +12,12 @@ from ..builder import wraps_if
 from ..decorators import ALLOWED
 from ..skip_files import TORCH_FOLDER
 from ..source import ConstantSource
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, unsupported
 from .tensor import TensorVariable, graph_call
 
 
-class MarkedFunctionVariable(VariableTracker):
+class MarkedFunctionVariable(ValueVariable):
     """`value`: the function."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def is_immutable(self):
         return False

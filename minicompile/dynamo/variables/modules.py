@@ -16,7 +16,7 @@ from ..builder import wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, CallSource, ConstantSource, ItemSource, ModuleAttrSource
-from .base import VariableTracker, type_name, unsupported
+from .base import ValueVariable, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute, is_data_descriptor, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tensor import TensorVariable
@@ -194,12 +194,8 @@ class LazyModuleVariable(VariableTracker):
 
 
 # --- Python modules ---------------------------------------------------------------------------------
-class PythonModuleVariable(VariableTracker):
+class PythonModuleVariable(ValueVariable):
     """An imported module: its attributes are read from its namespace."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
 
     def __repr__(self):
         return f"PythonModuleVariable({self.name})"
@@ -207,12 +203,6 @@ class PythonModuleVariable(VariableTracker):
     @property
     def name(self):
         return vars(self.value).get("__name__", "module")
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def var_getattr(self, tx, name):
         pending = tx.side_effects.load_global(vars(self.value), name)

@@ -15,7 +15,7 @@ from ..builder import wraps
 from ..guard_checks import ambient_state
 from ..polyfills import overrides
 from ..source import CallSource, ConstantSource
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, unsupported
 from .constant import ConstantVariable
 
 STATES = overrides.STATES
@@ -107,18 +107,8 @@ def dispatch(tx, function, args, kwargs):
     return result
 
 
-class TensorAttributeVariable(VariableTracker):
+class TensorAttributeVariable(ValueVariable):
     """`torch.Tensor.shape.__get__`, as `__torch_function__` is handed it."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def call_function(self, tx, args, kwargs):
         tensor, *values = [arg.realize() for arg in args]

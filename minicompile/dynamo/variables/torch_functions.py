@@ -18,7 +18,7 @@ from ..builder import wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
 from . import data_numbers, numpy_arrays, overrides
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, unsupported
 from .constant import TRUE
 from .overrides import dispatch, is_overridden
 from .tensor import TensorVariable, graph_call, tensors_among
@@ -59,18 +59,8 @@ def is_graph_function(value):
     return False
 
 
-class TorchFunctionVariable(VariableTracker):
+class TorchFunctionVariable(ValueVariable):
     """A function of torch whose call is a graph node, or has a row in HANDLERS."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def as_python_constant(self):
-        return self.value
 
     def is_immutable(self):
         return True
