@@ -6,10 +6,15 @@ where an interrupted one ended.  Exit status 1: a row failed.  Taught in chapter
 """
 
 import argparse
+import concurrent.futures
+import contextlib
+import dataclasses
 import fnmatch
 import json
 import pathlib
 import sys
+import tempfile
+import types
 
 import torch
 
@@ -38,6 +43,7 @@ def parse(arguments):
     parser.add_argument("--no-check", action="store_true", help="do not compare with eager first")
     parser.add_argument("--no-time", action="store_true", help="compile, check and count only")
     parser.add_argument("--isolate", action="store_true", help="run in a process that is replaced if it breaks")
+    parser.add_argument("--together", type=int, default=1, help="models compiled side by side, then timed in turn")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one row in such a process (default: 600)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything; what is there is kept")
     parser.add_argument("--list", action="store_true", help="print the names")
@@ -56,13 +62,16 @@ def parse(arguments):
     return chosen
 
 
-def progress(items):
-    """The items, with a bar on a terminal."""
+@contextlib.contextmanager
+def progress(total):
+    """A bar on a terminal."""
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        return items
-    return tqdm(items, unit="row", disable=not sys.stderr.isatty())
+        yield types.SimpleNamespace(update=lambda: None)
+        return
+    with tqdm(total=total, unit="row", disable=not sys.stderr.isatty()) as bar:
+        yield bar
 
 
 def jobs(chosen):
@@ -87,17 +96,37 @@ def finished(chosen, about):
 def measure(chosen, settings, about):
     """All rows; the file is written after each: a long run that is cut off keeps what it has."""
     rows = finished(chosen, about)
-    worker = Worker(quiet, chosen.limit) if chosen.device == "cuda" or chosen.isolate else None
-    for names, function, arguments in progress(jobs(chosen)):
-        if any(names.items() <= row.items() for row in rows):
-            continue
-        row = worker.run(function, *arguments, settings, **names) if worker else function(*arguments, settings)
-        rows.append(row)
-        if chosen.json:
-            chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    if worker:
+    todo = [job for job in jobs(chosen) if not any(job[0].items() <= row.items() for row in rows)]
+    apart = chosen.device == "cuda" or chosen.isolate or chosen.together > 1
+    workers = [Worker(quiet, chosen.limit) for _ in range(chosen.together)] if apart else [None]
+    with tempfile.NamedTemporaryFile() as file, progress(len(todo)) as bar:
+        if chosen.together > 1:
+            settings = dataclasses.replace(settings, turns=file.name)
+        while todo:
+            batch, todo = todo[: chosen.together], todo[chosen.together :]
+            for row in side_by_side(workers, batch, settings):
+                rows.append(row)
+                bar.update()
+                if chosen.json:
+                    chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    for worker in filter(None, workers):
         worker.stop()
     return rows
+
+
+def side_by_side(workers, batch, settings):
+    """The rows of a batch, one worker each, as they are ready."""
+    if workers == [None]:
+        return [function(*arguments, settings) for _, function, arguments in batch]
+    with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
+        for worker in workers[: len(batch)]:
+            pool.submit(worker.start)
+    pool = concurrent.futures.ThreadPoolExecutor(len(workers))
+    futures = [
+        pool.submit(worker.run, function, *arguments, settings, **names)
+        for worker, (names, function, arguments) in zip(workers, batch, strict=False)
+    ]
+    return (future.result() for future in concurrent.futures.as_completed(futures))
 
 
 def main(arguments=None):

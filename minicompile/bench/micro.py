@@ -18,7 +18,7 @@ from minicompile import accuracy, config, record
 
 from . import timing
 from .patterns import PATTERNS, Maker
-from .suite import failure, full_precision
+from .suite import failure, full_precision, turns
 
 
 def run(name, settings):
@@ -34,17 +34,19 @@ def run(name, settings):
 
 def _fill(row, pattern, settings):
     inputs = pattern.inputs(Maker(settings.size, settings.device, settings.dtype))
-    variants = {"eager": pattern.function, "ours": _ours(row, pattern, inputs, settings)}
-    with full_precision():
-        expected = tree_leaves(pattern.function(*inputs))
-        if settings.check:
-            check(pattern, inputs, expected, tree_leaves(variants["ours"](*inputs)))
-            row["correct"] = "yes"
-    row["ideal_mb"] = pattern.ideal(inputs, expected) / 1e6
-    if settings.torch_compile:
-        variants["torch"] = _theirs(row, pattern, inputs)
-    if settings.timed:
-        _time(row, pattern, variants, inputs, settings)
+    with turns(settings.turns) as wait:
+        variants = {"eager": pattern.function, "ours": _ours(row, pattern, inputs, settings)}
+        with full_precision():
+            expected = tree_leaves(pattern.function(*inputs))
+            if settings.check:
+                check(pattern, inputs, expected, tree_leaves(variants["ours"](*inputs)))
+                row["correct"] = "yes"
+        row["ideal_mb"] = pattern.ideal(inputs, expected) / 1e6
+        if settings.torch_compile:
+            variants["torch"] = _theirs(row, pattern, inputs)
+        if settings.timed:
+            wait()
+            _time(row, pattern, variants, inputs, settings)
 
 
 def _first_calls(row, key, compiled, inputs, reset):

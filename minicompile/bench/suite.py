@@ -7,6 +7,7 @@ Mirrors `benchmarks/dynamo/common.py` in the PyTorch repository.  Taught in chap
 import contextlib
 import copy
 import dataclasses
+import fcntl
 import time
 import traceback
 
@@ -35,6 +36,7 @@ class Settings:
     torch_compile: bool = False
     backend: str = "inductor"
     compile_mode: str | None = None  # ours: None, "reduce-overhead", "max-autotune"
+    turns: str | None = None  # a file to lock: rows are compiled side by side, and timed while nothing else runs
 
 
 SEEDS = 3
@@ -117,17 +119,29 @@ def _fill(row, entry, mode, settings, seed):
         module.load_state_dict(state)
         return compiled
 
-    with full_precision():
-        if not settings.check:
-            compiled = compiler(copy.deepcopy(model))
-        elif mode == "inference":
-            compiled = accuracy.check_inference(model, args, kwargs, compiler)
-        else:
-            compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
-    row["correct"] = "yes" if settings.check else None
-    row["torch_graphs"] = torch_graphs(entry, mode, settings)
-    if settings.timed:
-        _time(row, model, compiled, (args, kwargs, loss, mode), settings)
+    with turns(settings.turns) as wait:
+        with full_precision():
+            if not settings.check:
+                compiled = compiler(copy.deepcopy(model))
+            elif mode == "inference":
+                compiled = accuracy.check_inference(model, args, kwargs, compiler)
+            else:
+                compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
+        row["correct"] = "yes" if settings.check else None
+        row["torch_graphs"] = torch_graphs(entry, mode, settings)
+        if settings.timed:
+            _time(row, model, compiled, (args, kwargs, loss, mode), settings, wait)
+
+
+@contextlib.contextmanager
+def turns(file):
+    """A function that waits until all other processes with this file wait, too, or have ended; then they take turns."""
+    if file is None:
+        yield lambda: None
+        return
+    with open(file) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield lambda: fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 @contextlib.contextmanager
@@ -144,16 +158,35 @@ def full_precision():
             backend.allow_tf32 = value
 
 
-def _time(row, model, compiled, rest, settings):
+def _time(row, model, compiled, rest, settings, wait):
     variants = {"eager": step(model, *rest), "ours": step(compiled, *rest)}
     if settings.torch_compile:
         variants["torch"] = step(torch.compile(model, mode=settings.compile_mode), *rest)
+        began = time.perf_counter()
+        variants["torch"]()
+        row["torch_first_call_s"] = time.perf_counter() - began
+    on_gpu = settings.device == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()  # the others need it meanwhile
+    wait()
     timings = timing.interleaved(variants, settings.device, settings.rounds)
     for name, measured in timings.items():
         row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
     row["ratio"], row["ratio_low"], row["ratio_high"] = timing.ratio(timings["eager"], timings["ours"])
     if settings.torch_compile:
         row["torch_ratio"], *_ = timing.ratio(timings["eager"], timings["torch"])
+    if on_gpu and settings.compile_mode is None:  # memory of recorded launches is taken for good
+        row.update({f"{name}_peak_mb": peak_memory(call) / 1e6 for name, call in variants.items()})
+
+
+def peak_memory(call):
+    """The most bytes of GPU memory that a call takes beyond what was taken before it."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
 
 
 def torch_graphs(entry, mode, settings):

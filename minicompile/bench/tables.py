@@ -26,6 +26,10 @@ COLUMNS = {
     "ratio": ("× eager", "{:.2f}"),
     "torch_ms": ("torch ms", "{:.3f}"),
     "torch_ratio": ("torch × eager", "{:.2f}"),
+    "torch_first_call_s": ("torch's first call s", "{:.1f}"),
+    "eager_peak_mb": ("eager peak MB", "{:.0f}"),
+    "ours_peak_mb": ("ours peak MB", "{:.0f}"),
+    "torch_peak_mb": ("torch peak MB", "{:.0f}"),
     "note": ("note", "{}"),
 }
 

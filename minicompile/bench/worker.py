@@ -35,6 +35,8 @@ class Worker:
         self.prepare, self.limit, self.process = prepare, limit, None
 
     def start(self):
+        if self.process is not None:
+            return
         context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
         self.pipe, other = context.Pipe()
         self.process = context.Process(target=serve, args=(other, self.prepare), daemon=True)
@@ -44,8 +46,7 @@ class Worker:
 
     def run(self, function, *arguments, **names):
         """The row `function(*arguments)`; if there is none, one with `names` and the reason."""
-        if self.process is None:
-            self.start()
+        self.start()
         row = {**names, "correct": "error", "traceback": ""}
         try:
             self.pipe.send((function, arguments))

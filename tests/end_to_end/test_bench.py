@@ -1,6 +1,7 @@
 """The benchmark and the demo: timing arithmetic, tables, the command line, and the stage report."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -104,6 +105,38 @@ def test_a_broken_worker_is_replaced(tmp_path):
     assert rows[0]["correct"] == rows[1]["correct"] == "error" and rows[0]["model"] == "vae"
     assert "exit code -11" in rows[0]["note"] and "no result in 4 s" in rows[1]["note"]
     assert rows[2]["correct"] == "yes"
+
+
+def test_rows_are_compiled_side_by_side_and_timed_in_turn(tmp_path):
+    """Each process waits for its turn until the others have compiled; a row that fails keeps nobody waiting."""
+    file = tmp_path / "numbers.json"
+    arguments = ["micro", "--size", "small", "--rounds", "3", "--together", "2", "--json", str(file), "--only"]
+    assert command.main([*arguments, "gelu,sum_all,swiglu"]) == 0
+    rows = json.loads(file.read_text())["rows"]
+    assert sorted(row["pattern"] for row in rows) == ["gelu", "sum_all", "swiglu"]
+    assert all(row["correct"] == "yes" and row["ratio"] > 0 for row in rows)
+
+
+def hold(file, events, name, seconds):
+    with suite.turns(file) as wait:
+        time.sleep(seconds)
+        events.put(f"{name} ready")
+        wait()
+        events.put(f"{name} timed")
+        time.sleep(0.2)
+        events.put(f"{name} done")
+
+
+def test_nobody_is_timed_before_all_are_ready(tmp_path):
+    file, context = tmp_path / "lock", multiprocessing.get_context("fork")
+    file.touch()
+    events = context.SimpleQueue()  # whose order is that of the events
+    each = [context.Process(target=hold, args=(file, events, name, wait)) for name, wait in (("a", 0.1), ("b", 0.6))]
+    for process in each:
+        process.start()
+    seen = [events.get() for _ in range(6)]
+    assert set(seen[:2]) == {"a ready", "b ready"}
+    assert seen[2][0] == seen[3][0] and seen[4][0] == seen[5][0] != seen[2][0]
 
 
 def test_an_interrupted_run_goes_on(tmp_path, capsys):
