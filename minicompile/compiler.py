@@ -113,7 +113,8 @@ class OptimizedModule(torch.nn.Module):
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name, value):
-        if name in ("_orig_mod", "_compile_options", "training") or "_modules" not in self.__dict__:
+        own = name in ("_orig_mod", "_compile_options", "training") or hasattr(type(self), name)  # as `__class__`
+        if own or "_modules" not in self.__dict__:
             super().__setattr__(name, value)
         elif "_orig_mod" in self.__dict__["_modules"]:
             setattr(self._orig_mod, name, value)
@@ -121,7 +122,10 @@ class OptimizedModule(torch.nn.Module):
             super().__setattr__(name, value)
 
     def __delattr__(self, name):
-        delattr(self._orig_mod, name)
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
 
     def __reduce__(self):
         return OptimizedModule, (self._orig_mod, self._compile_options)

@@ -140,6 +140,18 @@ def test_an_optimized_module_is_its_module_with_a_prefix():
     assert torch.equal(compiled(x), twin(x)) and torch.equal(model.norm.running_mean, twin.norm.running_mean)
 
 
+def test_what_the_class_of_the_wrapper_has_is_set_on_the_wrapper():
+    """As `fully_shard` does, which exchanges the class."""
+    model, x = Net().eval(), torch.randn(2, 3)
+    compiled = minicompile.compile(model, backend="eager")
+    compiled.__class__ = type("Wrapped", (minicompile.OptimizedModule,), {})
+    assert type(compiled).__name__ == "Wrapped" and type(model) is Net and torch.equal(compiled(x), model(x))
+    compiled.forward = lambda x: x + 1
+    assert torch.equal(compiled(x), x + 1) and "forward" not in vars(model)
+    del compiled.forward, compiled.calls
+    assert torch.equal(compiled(x), model(x)) and not hasattr(model, "calls")
+
+
 def test_an_optimized_module_can_be_copied_and_pickled():
     compiled = minicompile.compile(Net(), backend="eager").eval()
     x = torch.randn(2, 3)
