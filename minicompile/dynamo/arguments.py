@@ -6,6 +6,8 @@ raises.  Mirrors `bind_args` in `torch/_dynamo/variables/functions.py`.  Taught 
 
 import inspect
 
+from .variables.constant import as_observed
+
 
 def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     """The callee's locals by name, as CPython binds them; a wrong call is an observed TypeError with CPython's text."""
@@ -14,36 +16,35 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
     star = rest[0] if code.co_flags & inspect.CO_VARARGS else None
     double_star = rest[bool(star)] if code.co_flags & inspect.CO_VARKEYWORDS else None
-    bound = dict(zip(positional, args))
-    extra = args[len(positional) :]
-    if star:
-        bound[star] = tx.build_tuple(extra)
-    elif extra:
-        plural = "" if len(positional) == 1 else "s"
-        least = f"from {len(positional) - len(defaults)} to " if defaults else ""
-        given = "1 was given" if len(args) == 1 else f"{len(args)} were given"
-        takes = f"takes {least}{len(positional)} positional argument{plural} but {given}"
-        tx.raise_observed(TypeError, f"{name}() {takes}")
-    surplus = {}
+    bound, surplus = dict(zip(positional, args)), {}
+    wrong = len(args) > len(positional) and not star
     for key, value in kwargs.items():
-        if key in bound and key in positional[code.co_posonlyargcount :]:
-            tx.raise_observed(TypeError, f"{name}() got multiple values for argument '{key}'")
         if key in keyword_only or key in positional[code.co_posonlyargcount :]:
+            wrong |= key in bound
             bound[key] = value
-        elif double_star:
-            surplus[key] = value
         else:
-            tx.raise_observed(TypeError, f"{name}() got an unexpected keyword argument '{key}'")
+            wrong |= not double_star
+            surplus[key] = value
+    optional = dict(zip(positional[len(positional) - len(defaults) :], defaults)) | kw_defaults
+    bound = optional | bound
+    if wrong or not all(key in bound for key in (*positional, *keyword_only)):
+        complain(tx, name, code, optional, args, kwargs)
+    if star:
+        bound[star] = tx.build_tuple(args[len(positional) :])
     if double_star:
         bound[double_star] = tx.build_dict(surplus)
-    for key, value in zip(positional[len(positional) - len(defaults) :], defaults):
-        bound.setdefault(key, value)
-    for key, value in kw_defaults.items():
-        bound.setdefault(key, value)
-    missing = [repr(key) for key in [*positional, *keyword_only] if key not in bound]
-    if missing:
-        kind = "positional" if missing[0][1:-1] in positional else "keyword-only"
-        plural = "" if len(missing) == 1 else "s"
-        listed = missing[0] if len(missing) == 1 else ", ".join(missing[:-1]) + f" and {missing[-1]}"
-        tx.raise_observed(TypeError, f"{name}() missing {len(missing)} required {kind} argument{plural}: {listed}")
     return bound
+
+
+def complain(tx, name, code, optional, args, kwargs):
+    """CPython's own words about a wrong call, said of a function with the same parameters."""
+    count = code.co_argcount
+    names = [key + "=None" * (key in optional) for key in code.co_varnames[: count + code.co_kwonlyargcount]]
+    star = ["*rest"] if code.co_flags & inspect.CO_VARARGS else ["*"] * bool(code.co_kwonlyargcount)
+    double_star = ["**others"] * bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    only = ["/"] * bool(code.co_posonlyargcount)
+    parts = [*names[: code.co_posonlyargcount], *only, *names[code.co_posonlyargcount : count]]
+    function = eval(f"lambda {', '.join([*parts, *star, *names[count:], *double_star])}: None")
+    function.__qualname__ = name
+    with as_observed(tx):
+        function(*[None] * len(args), **dict.fromkeys(kwargs))

@@ -8,6 +8,7 @@ A new opcode is one method.  Operators share one table each.
 
 import itertools
 import operator
+import types
 import weakref
 
 import torch
@@ -21,6 +22,16 @@ from .source import AttrSource, GlobalSource, ItemSource
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
 from .variables.conversions import iterator_of
+
+
+def import_from(module, name):
+    """`from module import name` where the module has no such attribute: a submodule, or what the interpreter says."""
+    empty = types.ModuleType(module.__name__)
+    vars(empty).update({key: vars(module).get(key) for key in ("__file__", "__spec__")})
+    namespace = {"__builtins__": {"__import__": lambda *args: empty}}
+    exec(f"from it import {name}", namespace)
+    return namespace[name]
+
 
 BINARY_OPERATORS = {
     "+": operator.add,
@@ -233,7 +244,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         except ObservedException as observed:
             if not self.exception_matches(observed, AttributeError):
                 raise
-            self.raise_observed(ImportError, f"cannot import name {instruction.argval!r}")
+            self.push(self.fold_python(import_from, [self.stack[-1].as_python_constant(), instruction.argval], {}))
 
     def LOAD_ASSERTION_ERROR(self, instruction):
         self.push(self.build(AssertionError))
@@ -252,7 +263,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def LOAD_SUPER_ATTR(self, instruction):
         name, _ = instruction.argval
         instance, cls, super_ = self.pop(), self.pop(), self.pop()
-        self.push(super_.call_function(self, [cls, instance], {}).var_getattr(self, name))
+        self.push(self.call(getattr, super_.call_function(self, [cls, instance], {}), self.build(name)))
 
     def BINARY_SUBSCR(self, instruction):
         key, container = self.pop(), self.pop()

@@ -11,7 +11,8 @@ from .. import errors
 from . import builder
 from .skip_files import attributes_of
 from .source import AttrSource, ConstantSource, ItemSource
-from .variables.base import NotConstant, ObservedException, VariableTracker, unsupported
+from .variables.base import NotConstant, ObservedException, VariableTracker, fields_of, unsupported
+from .variables.constant import MADE_ANEW, MadeConstantVariable
 from .variables.varying import VaryingVariable
 
 ENUM_ATTRIBUTES = ("_name_", "_value_", "_sort_order_", "__objclass__")  # nobody changes these
@@ -119,15 +120,18 @@ class TranslatorServices:
             result = function(*constants, **named)
         except Exception as error:  # whatever it raises, the captured program sees
             self.raise_python_exception(error)
+        if type(result) in MADE_ANEW:
+            return MadeConstantVariable(result, function, constants, named)
         return self.build(result)
 
     def raise_python_exception(self, error):
         """The captured program raises what a folded call really raised."""
+        fields = {name: getattr(error, name) for name in fields_of(type(error)) if getattr(error, name) is not None}
         try:
-            args = [self.build(a) for a in error.args]
+            args, named = [self.build(a) for a in error.args], {name: self.build(fields[name]) for name in fields}
         except errors.Unsupported:
-            args = [self.build(str(error))]
-        raise ObservedException(self.build(type(error)).call_function(self, args, {}))
+            args, named = [self.build(str(error))], {}
+        raise ObservedException(self.build(type(error)).call_function(self, args, named))
 
     def constant_getattr(self, tracker, name):
         """An attribute of a constant: a method to be called later, or a constant."""

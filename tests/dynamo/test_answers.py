@@ -1,10 +1,13 @@
 """What special methods may answer, and what C code makes of their answers."""
 
+import copy
 import operator
 
 import pytest
 import torch
 from worlds import same
+
+import minicompile
 
 X = torch.ones(2)
 
@@ -72,3 +75,53 @@ def test_answers_of_special_methods(method):
         return f, [(X, answering), (X, answering)]
 
     same(program, fullgraph=False)
+
+
+class Falsy(type):
+    def __bool__(cls):
+        return False
+
+
+class Empty(type):
+    def __len__(cls):
+        return 0
+
+
+class OfFalsy(metaclass=Falsy):
+    pass
+
+
+class OfEmpty(metaclass=Empty):
+    pass
+
+
+def test_the_truth_of_a_class_is_its_metaclasses_word():
+    def f(x):
+        classes = [OfFalsy, OfEmpty, Text]
+        return x + 1, [bool(cls) for cls in classes], [1 if cls else 2 for cls in classes], any(classes[:2])
+
+    same(lambda: (f, [(X,)]))
+    assert f(X)[1:] == ([False, False, True], [2, 2, 1], False)
+
+
+class Restored:
+    """Answers what the copy module asks."""
+
+    def __init__(self, hook, log):
+        self.hook, self.log = hook, log
+
+    def __getattr__(self, name):
+        if name != self.__dict__.get("hook"):
+            raise AttributeError(name)
+        self.log.append(name)
+        return lambda state: self.__dict__.update(restored=True)
+
+
+def test_a_getattr_that_has_hooks_for_copies():
+    def f(x, log):
+        asked = [Restored("__setstate__", log), Restored("__deepcopy__", log), Restored("other", log)]
+        return x + 1, [type(copy.copy(each)) for each in asked], [type(copy.deepcopy(each)) for each in asked]
+
+    logs = [], []
+    results = f(X, logs[0])[1:], minicompile.compile(f, backend="eager")(X, logs[1])[1:]
+    assert results[0] == results[1] and logs[0] == logs[1] == ["__deepcopy__"]

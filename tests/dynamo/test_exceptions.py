@@ -274,3 +274,54 @@ def test_a_graph_that_raises_leaves_overlapping_inputs_as_they_were():
     with pytest.raises(IndexError):
         minicompile.compile(halved, backend="eager")(base[:2, 1:3], base[1:, :2], (1, 2))
     assert base.tolist() == [[0.0, 0.5, 1.0, 3.0], [4.0, 2.5, 3.0, 7.0], [8.0, 9.0, 10.0, 11.0]]
+
+
+class Bare:
+    __slots__ = ()
+
+
+def looked_up(x, bare):
+    yield lambda: bare.gone
+    yield lambda: Bare.gone
+    yield lambda: [].gone
+    yield lambda: x.gone
+    yield lambda: getattr(bare, "gone")
+    yield lambda: super(Bare, bare).gone
+    yield lambda: pytest.gone
+    yield lambda: setattr(bare, "new", 1)
+    yield lambda: delattr(bare, "new")
+    yield lambda: gone  # noqa: F821
+
+
+def test_what_was_looked_up_is_noted():
+    def f(x, bare):
+        found = []
+        for look in looked_up(x, bare):
+            try:
+                look()
+            except (AttributeError, NameError) as e:
+                owner = getattr(e, "obj", None)
+                found.append((str(e), e.name, owner is bare, owner is Bare, owner is x, owner is pytest))
+        return x + 1, found
+
+    x, bare = torch.ones(2), Bare()
+    expected, (_, found) = f(x, bare)[1], minicompile.compile(f, backend="eager")(x, bare)
+    assert found == expected and found[0][1:] == ("gone", True, False, False, False) and found[-1][1] == "gone"
+
+
+def test_fields_of_builtin_exceptions():
+    def f(x):
+        found = []
+        try:
+            from math import gone  # noqa: F401
+        except ImportError as e:
+            found += [str(e), e.name, e.path, e.msg]
+        try:
+            import gone.gone  # noqa: F401
+        except ImportError as e:
+            found += [str(e), e.name, e.path]
+        error = OSError(2, "no such", "the file")
+        return x + 1, [*found, error.args, error.filename, AttributeError("m", name="n", obj=3).obj]
+
+    _, found = minicompile.compile(f, backend="eager")(X)
+    assert found == f(X)[1] and found[1] == "math" and found[5] == "gone" and found[7] == (2, "no such")

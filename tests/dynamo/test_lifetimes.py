@@ -1,6 +1,7 @@
 """When objects die: a value that the program drops dies then, also around graph breaks; one that it keeps lives."""
 
 import gc
+import re
 import weakref
 
 import pytest
@@ -176,3 +177,15 @@ def test_a_module_that_its_container_holds_does_not_break_the_graph():
 
     x = torch.randn(1, 2)
     assert torch.equal(minicompile.compile(forward, backend="eager", fullgraph=True)(x), forward(x)) and heard
+
+
+def test_what_eager_makes_anew_is_another_object_each_time():
+    def f(x, kept):
+        kept += [int | None, list[int], re.match("a", "ab")]
+        again = kept[-3]
+        breaking()
+        return x + 1, again is kept[-3]
+
+    kept, compiled = [], minicompile.compile(f, backend="eager")
+    assert all(compiled(torch.ones(2), kept)[1] for _ in range(3))
+    assert len(set(map(id, kept))) == 9 and kept[0] == kept[3] == int | None and kept[8].group() == "a"

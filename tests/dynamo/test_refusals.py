@@ -114,3 +114,24 @@ def test_what_stands_behind_two_stars(function):
             except TypeError as error:
                 found.append(str(error))
         assert found[0] == found[1], mapping
+
+
+WRONG_CALLS = """
+bool(2, 3) ; bool(x=1) ; sorted([], foo=1) ; sorted() ; sorted(iterable=[]) ; sum([], foo=1) ; len(obj=[])
+iter([], 1, 2) ; next(iter([]), 1, 2) ; getattr(1, 'a', 2, 3) ; vars(1, 2) ; round(1, 2, 3) ; zip(foo=1)
+enumerate([], foo=1) ; list(a=1) ; range(1, 2, 3, 4) ; slice() ; isinstance(1, 2, 3) ; hasattr(1) ; reversed([], [])
+dict({}, {}) ; set([], []) ; filter(1) ; map() ; str(1, 2, 3, 4) ; int(y=1) ; float(x=1) ; [].append() ; [].sort(1)
+min(1, foo=2) ; round(1, foo=2) ; callable(obj=1) ; [].index() ; {}.get() ; functools.reduce(function=max)
+(lambda a, /: a)(a=1) ; (lambda a, b, c: 0)() ; (lambda a, *, b, c: 0)() ; (lambda a, *, b, c: 0)(1) ; (lambda: 0)(1)
+(lambda a, *, b=1: 0)(1, 2, b=3) ; (lambda a: 0)(1, 2, z=3) ; (lambda a: 0)(1, a=2) ; (lambda *a, b: 0)() ; Box(1, 2, 3)
+"""
+
+
+@pytest.mark.parametrize("call", rows(WRONG_CALLS))
+def test_wrong_arguments(call):
+    namespace = dict(NAMESPACE)
+    exec(f"def program(i, n, x):\n    y = x + 1\n    return {call}, y", namespace)
+    minicompile.reset()
+    compiled = minicompile.compile(namespace["program"], backend="eager")
+    expected = observed(namespace["program"], "5")
+    assert expected[0] is TypeError and observed(compiled, "5") == expected

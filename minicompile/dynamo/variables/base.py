@@ -54,6 +54,18 @@ def type_name(cls):
     return cls.__name__ if plain else f"{cls.__module__}.{cls.__qualname__}"
 
 
+KEYWORDS = {  # of exceptions: what their `__init__` takes by name
+    ImportError: [name for name in ("name", "path", "name_from") if hasattr(ImportError, name)],
+    AttributeError: ("name", "obj"),
+    NameError: ("name",),
+}
+
+
+def fields_of(cls):
+    """The names of the fields that an exception of this class can be given by keyword."""
+    return next((names for base, names in KEYWORDS.items() if issubclass(cls, base)), ())
+
+
 def is_question():
     """Whether somebody only asks if a value is a constant: then nothing becomes a guard."""
     return bool(_questions)

@@ -16,6 +16,7 @@ from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
 from ..source import AttrSource, ConstantSource
 from . import descriptors
+from .answers import answered
 from .base import ValueVariable, VariableTracker, can_change, type_name, unsupported
 from .constant import as_observed, wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
@@ -137,7 +138,12 @@ class UserDefinedClassVariable(ValueVariable):
         return tx.build(True if same else NotImplemented)
 
     def truth(self, tx):
-        return True if not self.is_enum() else bool(self.value)
+        for name in ("__bool__", "__len__"):
+            found = class_lookup(tx, type(self.value), name)
+            if found is not None:
+                answer = descriptor_get(tx, found, self).call_function(tx, [], {})
+                return tx.truth(answered(tx, bool, name, answer))
+        return True
 
     def iterate(self, tx):
         return tx.build_list(self.unpack(tx)).iterate(tx) if self.is_enum() else self.iterate_by_method(tx)

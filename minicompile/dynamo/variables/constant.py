@@ -10,6 +10,7 @@ Mirrors `torch/_dynamo/variables/constant.py`.  Taught in chapter 03.
 
 import contextlib
 import enum
+import functools
 import inspect
 import operator
 import re
@@ -43,20 +44,31 @@ def as_observed(tx):
 
 def call_handler(tx, original, handler, args, kwargs):
     """Call a handler; a call that its signature does not take is the program's TypeError, with CPython's text."""
+    if kwargs and getattr(original, "__text_signature__", None):
+        check_signature(tx, original, original, args, kwargs)  # names that are the handler's own are no keywords
     try:
         return handler(tx, *args, **kwargs)
     except TypeError:
-        try:
-            inspect.signature(handler).bind(tx, *args, **kwargs)
-        except TypeError as error:
-            tx.raise_observed(TypeError, wrong_call(original, args, kwargs) or str(error))
+        check_signature(tx, original, functools.partial(handler, tx), args, kwargs)
         raise
 
 
-def wrong_call(function, args, kwargs):
-    """What CPython says of a wrong number of arguments (it counts them before it looks at them)."""
+def check_signature(tx, original, taker, args, kwargs):
+    """The program hears what CPython says of a wrong number of arguments, or a wrong keyword, to `original`."""
     try:
-        function(*[None] * len(args), **dict.fromkeys(kwargs))
+        inspect.signature(taker).bind(*args, **kwargs)
+    except TypeError as error:
+        tx.raise_observed(TypeError, wrong_call(original, args, kwargs) or str(error))
+
+
+def wrong_call(function, args, kwargs):
+    """What CPython says of wrong arguments to one of its functions, which look at them in their turn."""
+    from .refusals import stand_in
+
+    try:
+        function(
+            *(stand_in(a.python_type()) for a in args), **{k: stand_in(a.python_type()) for k, a in kwargs.items()}
+        )
     except Exception as error:  # only its text is wanted
         return str(error)
     return None
@@ -98,7 +110,7 @@ class BuiltinObject(VariableTracker):
         cls = self.python_type()
         found = type_lookup(cls, name)
         if type_lookup(cls, "__dict__") is None and (found is None or not is_data_descriptor(found.attribute)):
-            refuse_attribute(tx, function, cls, name, *value)
+            refuse_attribute(tx, function, self, name, *value)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
         """A method taken from the class (`list.append`), called with this object first."""
@@ -249,6 +261,26 @@ class ConstantVariable(BuiltinObject):
 
     def __repr__(self):
         return f"ConstantVariable({self.value!r})"
+
+
+MADE_ANEW = (types.UnionType, types.GenericAlias, re.Match)
+
+
+class MadeConstantVariable(ConstantVariable):
+    """The result of a folded call that makes another object each time: `int | None`, `list[int]`, a match."""
+
+    def __init__(self, value, function, args, kwargs):
+        super().__init__(value)
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    def is_immutable(self):
+        return False
+
+    def reconstruct(self, codegen):
+        codegen.push_function(self.function)
+        for argument in (*self.args, *self.kwargs.values()):
+            codegen.load_const(argument)
+        codegen.call_function(len(self.args) + len(self.kwargs), tuple(self.kwargs))
 
 
 def refuse_numbers_that_vary(name, args):

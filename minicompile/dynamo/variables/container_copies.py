@@ -83,7 +83,7 @@ def copy_set(tx, value, memo):
 
 
 def deep_copy_object(tx, value, memo):
-    return copy_object(tx, value, memo, lambda attribute: deep_copy(tx, attribute, memo))
+    return copy_object(tx, value, memo, lambda attribute: deep_copy(tx, attribute, memo), deep=True)
 
 
 COPIERS = {

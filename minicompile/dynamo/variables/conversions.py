@@ -168,21 +168,21 @@ def iterator_of(tx, iterable):
 
 
 @handles(iter)
-def make_iterator(tx, iterable, *sentinel):
-    if sentinel:
-        return CallableIterator([iterable, *sentinel])
+def make_iterator(tx, iterable, sentinel=None, /):
+    if sentinel is not None:
+        return CallableIterator([iterable, sentinel])
     return iterator_of(tx, iterable) if tx.is_polyfill() else iterable.realize().iterate(tx).realize()
 
 
 @handles(next)
-def take_next(tx, iterator, *default):
+def take_next(tx, iterator, default=None, /):
     iterator = iterator.realize()
     if not class_lookup(tx, iterator.python_type(), "__next__"):
         return refuse(tx, next, iterator)
-    if not default:
+    if default is None:
         return iterator.next(tx)
     item = next_or_none(tx, iterator)
-    return default[0] if item is None else item
+    return default if item is None else item
 
 
 @handles(enumerate)
@@ -267,16 +267,21 @@ HANDLERS[complex] = conversion(complex, "__complex__", "__float__", "__index__")
 HANDLERS[bytes] = conversion(bytes, "__bytes__")
 for _cls in (torch.device, torch.finfo, torch.iinfo):
     HANDLERS[_cls] = conversion(_cls)
-HANDLERS[bool] = lambda tx, *args: boolean(any(tx.truth(a) for a in args))
+
+
+@handles(bool)
+def make_bool(tx, value=FALSE, /):
+    return boolean(tx.truth(value))
 
 
 @handles(round)
-def make_round(tx, number, *digits):
+def make_round(tx, number, ndigits=None):
+    digits = [ndigits] if ndigits is not None else []
     if tx.can_fold(None, [number, *digits], {}):
         return tx.fold(round, [number, *digits], {})
     if not class_lookup(tx, number.python_type(), "__round__"):
         return refuse(tx, round, number)
-    return number.call_method(tx, "__round__", list(digits), {})
+    return number.call_method(tx, "__round__", digits, {})
 
 
 @handles(str)

@@ -17,16 +17,18 @@ from .elements import is_none
 from .objects import placed
 
 COPY_HOOKS = "__copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __new__".split()
+COPY_HOOKS += ["__getattribute__"]  # is asked for the others
 
 
-def copy_object(tx, value, memo, copy_attribute):
+def copy_object(tx, value, memo, copy_attribute, deep=False):
     """What copy.copy and copy.deepcopy make of an ordinary object: one of its class with (copied) attributes."""
     hooks = [name for name in COPY_HOOKS if value.python_method(tx, name) is not None]
     if hooks or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
         unsupported("object copy", f"{value}, whose class has a way of its own to be copied")
+    if deep:
+        refuse_hook(tx, value, "__deepcopy__")
     memo[value] = made = new_plain_object(tx, value.cls, [], {})
-    for name in value.view().names(tx):
-        tx.side_effects.store_attr(made, name, copy_attribute(value.stored_attribute(tx, name)))
+    attributes = {name: copy_attribute(value.stored_attribute(tx, name)) for name in value.view().names(tx)}
     for name in copyreg._slotnames(value.cls):
         try:
             attribute = tx.call(getattr, value, tx.build(name))
@@ -34,8 +36,18 @@ def copy_object(tx, value, memo, copy_attribute):
             if not tx.exception_matches(observed, AttributeError):
                 raise
         else:
-            tx.side_effects.store_attr(made, name, copy_attribute(attribute))
+            attributes[name] = copy_attribute(attribute)
+    if attributes:
+        refuse_hook(tx, made, "__setstate__")
+    for name, attribute in attributes.items():
+        tx.side_effects.store_attr(made, name, attribute)
     return made
+
+
+def refuse_hook(tx, value, name):
+    """The copy module asks the object for it, so a `__getattr__` may have an answer."""
+    if value.python_method(tx, "__getattr__") and tx.truth(tx.call(hasattr, value, tx.build(name))):
+        unsupported("object copy", f"`__getattr__` of {value} has a `{name}`")
 
 
 def dereference(reference):

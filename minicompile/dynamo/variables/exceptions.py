@@ -12,15 +12,13 @@ from .. import _eval_frame
 from ..builder import wraps_if
 from ..bytecode import CallArguments, Instruction, assemble
 from ..source import AttrSource, CallSource, ItemSource
-from .base import VariableTracker, unsupported
+from .base import KEYWORDS, VariableTracker, fields_of, unsupported
 from .constant import as_observed
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
 POSITIONS = {(StopIteration, "value"): 0, (SystemExit, "code"): 0, (StopAsyncIteration, "value"): 0}
 NOTED = {"__cause__": None, "__context__": None, "__suppress_context__": False, "__traceback__": None}
-IMPORT_FIELDS = [name for name in ("name", "path", "name_from") if hasattr(ImportError, name)]
-KEYWORDS = {ImportError: IMPORT_FIELDS, AttributeError: ("name", "obj"), NameError: ("name",)}
 C_ATTRIBUTES = (types.MemberDescriptorType, types.GetSetDescriptorType)
 LINKS = {"__cause__": BaseException, "__context__": BaseException, "__traceback__": types.TracebackType}
 
@@ -52,13 +50,14 @@ class ExceptionVariable(UserDefinedObjectVariable):
         if pending is not None and pending is not tx.side_effects.DELETED:
             return pending
         if name == "args":
-            return tx.build_tuple(list(self.args))
+            shortened = issubclass(self.cls, OSError) and len(self.args) > 2  # the name of the file is left out
+            return tx.build(self.example(tx).args) if shortened else tx.build_tuple(list(self.args))
         if name in NOTED and self.value is None:
             return tx.build(NOTED[name])
         if (found.owner, name) in POSITIONS and self.value is None:
             position = POSITIONS[found.owner, name]
             return self.args[position] if position < len(self.args) else tx.build(None)
-        if found.owner in KEYWORDS and self.value is None:
+        if name in KEYWORDS.get(found.owner, ()) and self.value is None:
             return tx.build(None)
         if self.value is None and issubclass(found.owner, Exception):
             return tx.build(getattr(self.example(tx), name))
@@ -80,9 +79,9 @@ class ExceptionVariable(UserDefinedObjectVariable):
         return made
 
     def is_field(self, name):
-        """Whether C code keeps this attribute, for this kind of exception."""
+        """Whether C code makes something of this attribute, for this kind of exception."""
         descriptor = getattr(base_of(self.cls), name, None)
-        return name not in (*NOTED, "args") and isinstance(descriptor, C_ATTRIBUTES)
+        return name not in (*NOTED, *fields_of(self.cls), "args") and isinstance(descriptor, C_ATTRIBUTES)
 
     def store_c_attribute(self, tx, found, *values):
         if not values:
@@ -104,6 +103,13 @@ class ExceptionVariable(UserDefinedObjectVariable):
         """The interpreter sets `__context__` or `__cause__`: value is a tracker (None: `raise ... from None`)."""
         found = type_lookup(BaseException, name)
         self.store_c_attribute(tx, found, value if value is not None else tx.build(None))
+
+    def lacked(self, tx, owner, name):
+        """An AttributeError that leaves the look-up: the interpreter notes what of whom, unless something is noted."""
+        fields = [type_lookup(AttributeError, field) for field in KEYWORDS[AttributeError]]
+        if all(tx.is_none(self.c_attribute(tx, field)) for field in fields):
+            for field, value in zip(fields, (tx.build(name), owner)):
+                tx.side_effects.store_attr(self, field.name, value)
 
     def passed(self, frame, instruction):
         """A frame that it leaves, or that catches it, comes in front of those that it has left before."""
@@ -133,7 +139,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
         unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
 
     def c_init(self, tx, args, kwargs):
-        allowed = next((names for cls, names in KEYWORDS.items() if issubclass(self.cls, cls)), ())
+        allowed = fields_of(self.cls)
         for name in kwargs:
             if name not in allowed:
                 tx.raise_observed(TypeError, f"{self.cls.__name__}() takes no keyword arguments")

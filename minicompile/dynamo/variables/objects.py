@@ -239,7 +239,7 @@ class UserDefinedObjectVariable(VariableTracker):
         if descriptors.descriptor_set(tx, found, self, value):
             return
         if not self.has_instance_dict():
-            refuse_attribute(tx, setattr, self.cls, name, None)
+            refuse_attribute(tx, setattr, self, name, None)
         tx.side_effects.store_attr(self, name, value)
 
     def store_c_attribute(self, tx, found, *values):

@@ -242,17 +242,19 @@ def signature_of(tx, function, **kwargs):
 
 # --- attributes -----------------------------------------------------------------------------------------
 @handles(getattr)
-def get_attribute(tx, value, name, *default):
-    name = attribute_name(tx, name, "attribute name must be string")
-    if not default:
-        return value.realize().var_getattr(tx, name)
+def get_attribute(tx, value, name, default=None, /):
+    value, name = value.realize(), attribute_name(tx, name, "attribute name must be string")
     try:
-        found = value.realize().var_getattr(tx, name)
+        found = value.var_getattr(tx, name)
     except ObservedException as error:
         if not tx.exception_matches(error, AttributeError):
             raise
-        return default[0]
-    tx.guard("present", found.source)
+        if default is not None:
+            return default
+        error.variable.realize().lacked(tx, value, name)
+        raise
+    if default is not None:
+        tx.guard("present", found.source)
     return found
 
 
@@ -284,10 +286,9 @@ def delete_attribute(tx, value, name):
 
 
 @handles(vars)
-def variables_of(tx, *values):
-    if not values:
+def variables_of(tx, value=None, /):
+    if value is None:
         unsupported("introspection", "vars() reads the locals of its frame")
-    (value,) = values
     missing = ConstantVariable(None)
     found = get_attribute(tx, value, ConstantVariable("__dict__"), missing)
     return found if found is not missing else refuse(tx, vars, value)

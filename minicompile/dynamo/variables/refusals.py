@@ -30,11 +30,15 @@ def check_index(tx, sequence, index):
             operator.getitem(sequence.empty(), stand_in(cls))
 
 
-def refuse_attribute(tx, function, cls, name, *value):
+def refuse_attribute(tx, function, owner, name, *value):
     """Setting or deleting: the object has no `__dict__`, and what its class has is none that can be set."""
+    cls = owner.python_type()
     found = type_lookup(cls, name)
-    with as_observed(tx):
+    try:
         function(stand_in(cls, **({} if found is None else {name: None})), name, *value)
+    except (AttributeError, TypeError) as error:
+        noted = getattr(error, "name", None) is not None  # from 3.13 on
+        tx.raise_observed(type(error), *error.args, **({"name": name, "obj": owner} if noted else {}))
 
 
 def unset_slot(tx, cls, name):
