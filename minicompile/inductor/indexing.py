@@ -137,6 +137,9 @@ def _plain(value):
     return int(value) if isinstance(value, sympy.Integer) else value
 
 
+_SIGNS = {1: "", -1: "-"}
+
+
 class Index(metaclass=Interned):
     """sum(coefficient * atom for atom, coefficient in terms) + constant.
 
@@ -151,7 +154,7 @@ class Index(metaclass=Interned):
     def __repr__(self):
         if self._text is None:
             parts = [
-                str(atom) if c == 1 else f"{c}*{atom}" if isinstance(c, int) else f"({c})*{atom}"
+                f"{_SIGNS[c]}{atom}" if c in _SIGNS else f"{c}*{atom}" if isinstance(c, int) else f"({c})*{atom}"
                 for atom, c in self.terms
             ]
             if not (isinstance(self.constant, int) and self.constant == 0) or not parts:

@@ -110,7 +110,9 @@ def verify_load(load, buffer, layouts, seen, check_range):
         unknown = not all(isinstance(n, int) for n in (size, *(v.size for v in position.vars())))  # nobody can tell
         inside = unknown or position.within(size) or size == 0
         _require(
-            inside or empty or not check_range, buffer, f"{load}: {position} is not within 0..{size} of {load.buffer}"
+            inside or empty or not check_range,
+            buffer,
+            f"{load}: {position} is not within 0 <= index < {size} of {load.buffer}",
         )
 
 

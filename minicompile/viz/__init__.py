@@ -4,6 +4,8 @@ Goes in: graphs, explanations, measurements.  Comes out: `Picture`s (SVG with a 
 style.  Mirrors `torch/fx/passes/graph_drawer.py` and tlparse.  Taught in every chapter.
 """
 
+from .addresses import AddressMap as AddressMap
+from .addresses import draw_addresses as draw_addresses
 from .breaks import draw_before_after as draw_before_after
 from .breaks import draw_breaks as draw_breaks
 from .calls import draw_calls as draw_calls

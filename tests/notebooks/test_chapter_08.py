@@ -115,7 +115,9 @@ def least_price(graph, crossing, save, again):
     return best
 
 
-@pytest.mark.parametrize("graph, crossing, save, again, wanted, about", chapter_08.CHOICES, ids=[about for *_, about in chapter_08.CHOICES])
+@pytest.mark.parametrize(
+    "graph, crossing, save, again, wanted, about", chapter_08.CHOICES, ids=[about for *_, about in chapter_08.CHOICES]
+)
 def test_the_least_prices_are_the_least(graph, crossing, save, again, wanted, about):
     save, again = ({**dict.fromkeys(graph, 0), **prices} for prices in (save, again))
     assert least_price(graph, crossing, save, again) == wanted

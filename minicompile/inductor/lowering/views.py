@@ -140,7 +140,10 @@ def unfold(x, dim, size, step):
 @register_lowering(aten.flip)
 def flip(x, dims):
     dims = {d % x.ndim for d in dims} if x.ndim else set()
-    flipped = lambda p: tuple(x.size[d] - 1 - i if d in dims else i for d, i in enumerate(p))  # noqa: E731
+
+    def flipped(position):
+        return tuple(x.size[d] - 1 - i if d in dims else i for d, i in enumerate(position))
+
     return copy_of(x.view(x.size, flipped))
 
 
@@ -153,7 +156,11 @@ def roll(x, shifts, dims=()):
     shift = {d % x.ndim: s for s, d in zip(shifts, dims, strict=True)}
     if len(shift) != len(dims):
         return NotImplemented
-    rolled = lambda p: tuple((i + (-shift[d]) % x.size[d]) % x.size[d] if d in shift else i for d, i in enumerate(p))  # noqa: E731
+
+    def rolled(position):
+        moved = {d: (position[d] + -by % x.size[d]) % x.size[d] for d, by in shift.items()}
+        return tuple(moved.get(d, i) for d, i in enumerate(position))
+
     return copy_of(x.view(x.size, rolled))
 
 
