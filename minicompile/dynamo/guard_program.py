@@ -18,6 +18,7 @@ from .source import (
     GlobalSource,
     ItemSource,
     LocalSource,
+    ModuleEntrySource,
     SizeSource,
 )
 
@@ -87,6 +88,8 @@ class ProgramWriter:
             operation = _guards.FUNCTION_PART if source.attribute in _guards.FUNCTION_PARTS else _guards.ATTRIBUTE
             return self.read(source, operation, parent, source.attribute)
         if isinstance(source, ItemSource):
+            if isinstance(source, ModuleEntrySource):
+                self.check(_guards.LACKS_ATTRIBUTE, self.value(source.parent.parent), source.key)
             return self.read(source, _guards.ITEM, parent, source.key)
         if isinstance(source, SizeSource):
             return self.read(source, SIZES[source.kind], parent, source.index)

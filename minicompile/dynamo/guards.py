@@ -32,7 +32,7 @@ from .guard_checks import (
 )
 from .guard_program import guard_program
 from .guard_reports import KEEP, MENDS, GuardFailure, tensor_difference
-from .source import ConstantSource, LocalSource, Source, argument_name, path_of
+from .source import ConstantSource, LocalSource, ModuleEntrySource, Source, argument_name, path_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,6 +311,9 @@ class GuardWriter:
                 expression = f"{self.bind(source.function, 'function')}({parent}{arguments})"
             if isinstance(source, LocalSource):
                 return expression
+            if isinstance(source, ModuleEntrySource):
+                module = self.value(source.parent.parent)
+                self.lines.append(f"if {source.key!r} in {module}.__dict__: raise KeyError({source.key!r})")
             name = f"value_{len(self.read)}"
             self.read[source] = name
             self.lines.append(f"{name} = {expression}")

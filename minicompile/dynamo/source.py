@@ -160,7 +160,7 @@ class ItemSource(Source):
     key: object
 
     def __eq__(self, other):
-        return type(other) is ItemSource and (self.parent, type(self.key), self.key) == (
+        return type(other) is type(self) and (self.parent, type(self.key), self.key) == (
             other.parent,
             type(other.key),
             other.key,
@@ -180,6 +180,10 @@ class ItemSource(Source):
         codegen.load_source(self.parent)
         codegen.load_const(self.key)
         codegen.binary_subscr()
+
+
+class ModuleEntrySource(ItemSource):
+    """`module.name` from a table of the module (`_modules`): only as long as its `__dict__` has no such name."""
 
 
 @dataclasses.dataclass(frozen=True)

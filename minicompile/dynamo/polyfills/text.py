@@ -74,7 +74,7 @@ def percent(template, values):
             raise TypeError("format requires a mapping")
         made = [converted(values[key], kind) for _, key, _, kind in found]
         return percent_of_constants(plain_text(template), tuple(made))
-    given, made = list(values) if isinstance(values, tuple) else [values], []
+    given, made = list(tuple.__iter__(values)) if isinstance(values, tuple) else [values], []
     for _, _, stars, kind in found:
         for expected in ["d"] * stars + [kind]:
             if len(made) < len(given):

@@ -118,6 +118,10 @@ class VariableTracker:
             return self.as_python_constant()
         unsupported("operator argument", f"{self} cannot be an argument of a graph operation")
 
+    def builtin_part(self, tx):
+        """What C code reads of it: the contents, where its class derives from a builtin (no `__iter__` is asked)."""
+        return self
+
     def as_operand(self):
         """What the methods of a number or a text see of it as an argument."""
         return self
@@ -284,8 +288,9 @@ def _delegate(name):
 
 
 for _name in (
-    "python_type is_python_constant as_operand is_immutable has_torch_function is_literal as_python_constant as_proxy "
-    "key var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack drain measure "
+    "python_type is_python_constant as_operand builtin_part is_immutable has_torch_function is_literal "
+    "as_python_constant as_proxy key "
+    "var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack drain measure "
     "reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

@@ -54,6 +54,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
                 self.contents.original = dict(self.contents.items)  # what replay compares with
         return self.contents
 
+    builtin_part = base
+
     def call_descriptor(self, tx, descriptor, args, kwargs):
         owner, name = descriptor.__objclass__, descriptor.__name__
         if owner is object or not issubclass(self.base_type, owner):

@@ -133,8 +133,8 @@ def make_frozenset(tx, iterable=EMPTY, /):
 
 
 def set_of(tx, iterable, kind):
-    if isinstance(iterable.realize(), SetVariable):
-        return iterable.realize().method_copy(tx, kind)
+    if isinstance(iterable := iterable.builtin_part(tx), SetVariable):
+        return iterable.method_copy(tx, kind)
     made = SetVariable.of(tx, iterable.unpack(tx), kind)
     if iterable.python_type() is dict:
         made.real = set(dict.fromkeys(made.items))  # CPython makes room for all of its keys first

@@ -175,7 +175,7 @@ class DictVariable(BuiltinObject):
 
     # --- comparing ----------------------------------------------------------------------------------
     def method___eq__(self, tx, other):
-        other = other.realize()
+        other = other.builtin_part(tx)
         if not issubclass(other.python_type(), dict):
             return ConstantVariable(NotImplemented)
         ours, theirs = self.look(tx), dict_items(tx, other)
@@ -297,7 +297,7 @@ class DictVariable(BuiltinObject):
         now, before = self.items, self.original
         kept = [k for k in now if k in before and before[k][0] is now[k][0]]  # 1 may have been replaced by True
         same = set(kept)
-        if kept != [k for k in before if k in same]:  # moved: all of it anew
+        if kept != [k for k in before if k in same] or kept != list(now)[: len(kept)]:  # moved: all of it anew
             return dict(before), dict(now)
         gone = {k: pair for k, pair in before.items() if k not in same}
         return gone, {k: pair for k, pair in now.items() if k not in same or before[k][1] is not pair[1]}

@@ -15,7 +15,7 @@ from torch import nn
 from ..builder import wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
-from ..source import AttrSource, CallSource, ConstantSource, ItemSource, ModuleAttrSource
+from ..source import AttrSource, CallSource, ConstantSource, ModuleAttrSource, ModuleEntrySource
 from .base import ValueVariable, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute, is_data_descriptor, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
@@ -57,7 +57,7 @@ class NNModuleVariable(UserDefinedObjectVariable):
             return None
         untouched = tx.side_effects.load_attr(self, table_name) is None and tx.output.known(existing) is None
         if untouched and name in existing:
-            return tx.output.lazy(existing[name], ItemSource(self.attribute_source(table_name), name))
+            return tx.output.lazy(existing[name], ModuleEntrySource(self.attribute_source(table_name), name))
         if untouched:
             tx.guard("lacks_key", self.attribute_source(table_name), name)
             return None

@@ -89,7 +89,7 @@ def is_kind(tx, value, cls, candidate, hook, check):
         return issubclass(cls, candidate)
     if isinstance(value, TensorVariable) and meta is type(torch.FloatTensor):
         return value.fake.dtype is candidate.dtype and value.fake.is_cuda == candidate.is_cuda
-    protocol = isinstance(candidate, type) and getattr(candidate, "_is_protocol", False)
+    protocol = isinstance(candidate, type(typing.Protocol)) and candidate._is_protocol
     if protocol and check is isinstance and candidate not in cls.__mro__:
         if not getattr(candidate, "_is_runtime_protocol", False):
             text = "Instance and class checks can only be used with @runtime_checkable protocols"

@@ -101,7 +101,7 @@ class SetVariable(BuiltinObject):
 
     def operand(self, tx, other):
         """The elements of any iterable by key."""
-        other = other.realize()
+        other = other.builtin_part(tx)
         if isinstance(other, SetVariable):
             return other.items
         return {hashable(tx, item): item for item in other.unpack(tx)}
@@ -114,7 +114,7 @@ class SetVariable(BuiltinObject):
         return self.iterate(tx)
 
     def method___contains__(self, tx, item):
-        item = item.realize()
+        item = item.builtin_part(tx)
         if isinstance(item, SetVariable):  # CPython looks for a frozenset of the same elements
             return boolean(frozenset(item.items) in self.items)
         refuse_unknown_number(item, self.items)
@@ -172,8 +172,8 @@ class SetVariable(BuiltinObject):
 
     def method_update(self, tx, *others):
         for other in others:
-            if isinstance(other.realize(), SetVariable):
-                self.method___ior__(tx, other.realize())
+            if isinstance(other := other.builtin_part(tx), SetVariable):
+                self.method___ior__(tx, other)
                 continue
             iterator = other.iterate(tx)
             while (item := next_or_none(tx, iterator)) is not None:
@@ -229,7 +229,7 @@ def _algebra(name, symbol):
 
     def operands(self, tx, others):
         rows = [self.operand(tx, other) for other in others]
-        return rows, [real_of(other.realize(), row) for other, row in zip(others, rows)]
+        return rows, [real_of(other.builtin_part(tx), row) for other, row in zip(others, rows)]
 
     def method(self, tx, *others):
         rows, reals = operands(self, tx, others)

@@ -1,0 +1,100 @@
+"""Small programs after public bug reports of torch.compile, eager against captured: Python's semantics and effects.
+
+A program returns (function, steps, state); a step is the arguments of a call, or changes the world between calls.  The
+number is the report's (pytorch/pytorch, unless said).
+"""
+
+import collections
+
+import pytest
+import torch
+from worlds import same
+
+X = torch.tensor([2.0])
+
+
+class Lying(set):
+    """Its `__iter__` and `__len__` are not asked by C code."""
+
+    def __iter__(self):
+        return iter([99])
+
+    def __len__(self):
+        return 17
+
+
+class LyingList(list):
+    def __iter__(self):
+        return iter([9, 9])
+
+
+class LyingTuple(tuple):
+    def __iter__(self):
+        return iter([8, 8, 8])
+
+
+def set_subclasses_as_operands():
+    lying = Lying({1, 2})
+
+    def function(x, s):
+        a, b, c, d = {1, 2}, {1, 3}, {1, 9}, {1, 9}
+        b.update(s)
+        c.intersection_update(s)
+        d -= s
+        made = Lying([4])
+        return a == s, a | s, s & a, a - s, b, c, d, set(s), {7} | made, a.issubset(s), a.union(s, [3]), len(s), list(s)
+
+    return function, [(X, lying), (X, lying)]
+
+
+def sequence_subclasses_as_operands():
+    row, pair = LyingList([1, 2]), LyingTuple((4, 5))
+
+    def function(x, row, pair):
+        grown = [0]
+        grown.extend(row)
+        return [0] + row, row + [0], (1,) + pair, row == [1, 2], [1, 1] < row, grown, list(row), "%s %s" % pair
+
+    return function, [(X, row, pair)]
+
+
+def keys_moved_to_the_front():
+    ordered = collections.OrderedDict(a=1, b=2)
+
+    def function(x, ordered):
+        ordered["z"] = x
+        ordered.move_to_end("z", last=False)
+        ordered.pop("b", None)
+        return list(ordered)
+
+    return function, [(X, ordered), (X, ordered)], lambda: list(ordered.items())
+
+
+def metaclass_with_getattr_and_instancecheck():
+    class Meta(type):
+        def __getattr__(cls, name):
+            return name
+
+        def __instancecheck__(cls, instance):
+            return instance == 5 or type.__instancecheck__(cls, instance)
+
+    class Kind(metaclass=Meta):
+        pass
+
+    def function(x):
+        return isinstance(5, Kind), isinstance(4, Kind), isinstance(Kind(), Kind), Kind.anything
+
+    return function, [(X,)]
+
+
+PROGRAMS = [
+    (186671, set_subclasses_as_operands),
+    (186671, sequence_subclasses_as_operands),
+    (184673, keys_moved_to_the_front),
+    (174050, metaclass_with_getattr_and_instancecheck),
+]
+
+
+@pytest.mark.parametrize("program", [pytest.param(p, id=f"{number}-{p.__name__}") for number, p in PROGRAMS])
+def test_public_bug(program):
+    same(program)

@@ -1,0 +1,46 @@
+"""Small programs after public bug reports of torch.compile: what changes between calls is noticed, nothing else is.
+
+See test_public_bugs.py.
+"""
+
+import pytest
+import torch
+from torch import nn
+from worlds import same
+
+X = torch.tensor([2.0])
+
+
+class Shadowed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sub, self.weight = nn.Identity(), nn.Parameter(torch.ones(1))
+        self.register_buffer("offset", torch.zeros(1))
+
+    def forward(self, x):
+        return self.sub(x) * self.weight + self.offset
+
+
+def names_shadowed_by_the_instance():
+    module = Shadowed()
+    attributes = module.__dict__
+    changes = [
+        lambda: object.__setattr__(module, "sub", nn.Hardtanh()),
+        lambda: attributes.update(weight=5.0),
+        lambda: attributes.update(offset=torch.ones(1)),
+        lambda: (attributes.pop("sub"), attributes.pop("offset")),
+        lambda: attributes.update(unrelated=1),
+    ]
+    return module, [(X,), *(step for change in changes for step in (change, (X,)))]
+
+
+PROGRAMS = [
+    (197859, names_shadowed_by_the_instance, 4),
+]
+
+
+@pytest.mark.parametrize(
+    "program, recompiles", [pytest.param(p, n, id=f"{number}-{p.__name__}") for number, p, n in PROGRAMS]
+)
+def test_public_bug(program, recompiles):
+    same(program, recompiles=recompiles)
