@@ -134,6 +134,19 @@ def test_cast(source):
         torch.testing.assert_close(interpreted, expected, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("source", FLOATS)
+def test_a_cast_to_an_integer_and_back_is_not_a_rounding(source):
+    """GCC has one instruction for both casts: it keeps the sign of a zero, and values beyond the integer's range."""
+    x = torch.tensor([-0.3, 0.3, -0.0, 300.0, -300.0, 40000.0] * 6 + [2.0**33, -(2.0**33)] * (source in FLOATS[:3]))
+    x = x.to(source)
+    cases = [
+        (lambda load, to=to: ir.op("cast", ir.op("cast", load, dtype=to), dtype=source), [x], source) for to in INTEGERS
+    ]
+    for target, compiled in zip(INTEGERS, run(*cases)[0], strict=True):
+        expected = x.to(target).to(source)
+        assert torch.equal(compiled, expected) and torch.equal(compiled.signbit(), expected.signbit()), target
+
+
 @pytest.mark.parametrize(
     "pair", [(torch.float32, torch.int32), (torch.float64, torch.int64), (torch.bfloat16, torch.int16)]
 )
