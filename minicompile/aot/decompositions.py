@@ -117,6 +117,23 @@ def soft_margin_loss_backward(grad, x, target, reduction=1):
     return result / x.numel() if reduction == 1 else result
 
 
+@decompose(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight):
+    """Each row's own class gets a gradient, and nothing else does, whatever the gradient is (inf, NaN, negative)."""
+    dim = 1 if x.dim() > 1 else 0
+    if reduction == 1:
+        grad = grad / total_weight
+    if x.dim() == 1 and target.dim() > 0:
+        target = target[0]
+    target = target.unsqueeze(dim)
+    value = -(grad.unsqueeze(dim) if x.dim() > grad.dim() > 0 else grad)
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+    if weight is not None:
+        value = value * weight.reshape(shape)
+    classes = torch.arange(x.shape[dim], device=x.device).reshape(shape)
+    return torch.where((classes == target) & (target != ignore_index), value, 0)
+
+
 def moments(x, dim, correction, keepdim):
     """Variance and mean in two passes: exact where the one-pass formula cancels."""
     dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim] if x.dim() else []

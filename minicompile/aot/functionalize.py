@@ -21,12 +21,19 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import Unsupported
 from .outputs import OutputPlanner, has_overlap, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
+from .refusals import check_numbers
 
 AUTOGRAD_MUTATION = (
     "input autograd mutation",
     "the graph changes requires_grad of a tensor that it was given",
     "call requires_grad_ or detach_ outside the compiled region",
 )
+OVERLAPPING_WRITE = (
+    "write to a tensor that overlaps itself",
+    "the graph writes in place to a tensor of which several elements share one place in memory",
+    "write to a clone() of it",
+)
+OVERLAP_MESSAGES = ("more than one element of the written-to tensor", "being mutated that has internal overlap")
 OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
 
@@ -88,6 +95,7 @@ class FunctionalMode(FunctionalTensorMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._linalg_check_errors.default:
             return func(unwrap(args[0]), *args[1:], **(kwargs or {}))
+        check_numbers(func, args, kwargs or {})
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -128,7 +136,12 @@ class GraphRunner(fx.Interpreter):
                 raise Unsupported(*AUTOGRAD_MUTATION)
         given = [self.env[n] for n in node.all_input_nodes if isinstance(self.env[n], FunctionalTensor)]
         versions = [tensor._version for tensor in given]
-        result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
+        try:
+            result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
+        except RuntimeError as error:
+            if any(text in str(error) for text in OVERLAP_MESSAGES):
+                raise Unsupported(*OVERLAPPING_WRITE) from error
+            raise
         for tensor, version in zip(given, versions, strict=True):
             if tensor._version != version:
                 check_write(tensor)
@@ -167,11 +180,7 @@ def check_memory_layout(tensor):
 def check_write(tensor):
     """The functional form of a write knows elements; where two of them are one place in memory, only eager is right."""
     if has_overlap(tensor) or any(type(v).__name__.split("_")[0] in OVERLAPPING for v in views_of(tensor.elem)):
-        raise Unsupported(
-            "write to a tensor that overlaps itself",
-            "the graph writes in place to a tensor of which several elements share one place in memory",
-            "write to a clone() of it",
-        )
+        raise Unsupported(*OVERLAPPING_WRITE)
 
 
 # --- what the graph did -----------------------------------------------------------------------------

@@ -141,14 +141,14 @@ def layout_of(tensor):
 
 
 def dense_strides(tensor):
-    """The strides for a new buffer: eager's when they are dense, else contiguous (a result is never expanded)."""
+    """The strides for a new buffer: eager's where no two elements meet, else contiguous (never expanded)."""
     layout = layout_of(tensor)
     expected = 1
     pairs = [(s, n) for s, n in zip(layout.stride, layout.size, strict=True) if n != 1]
     for step, n in sorted(pairs, key=lambda pair: (hint(pair[0]), hint(pair[1]))):
-        if step != expected:
+        if hint(step) < hint(expected):
             return ir.contiguous_strides(layout.size)
-        expected = expected * n
+        expected = step * n
     return layout.stride
 
 

@@ -122,27 +122,27 @@ def floordiv(a, b):
         return tl.where(_opposite(a - quotient * b, b), quotient - 1, quotient)
 
 
-# --- extremes: a NaN wins maximum and minimum, and loses fmax and fmin -----------------------------------
+# --- extremes: a NaN wins maximum and minimum, and loses fmax and fmin; of equals (0.0, -0.0) the first stays --
 
 
 @jit
 def maximum(a, b):
-    return tl.where((a > b) | (a != a), a, b)
+    return tl.where((b > a) | (b != b), b, a)
 
 
 @jit
 def minimum(a, b):
-    return tl.where((a < b) | (a != a), a, b)
+    return tl.where((b < a) | (b != b), b, a)
 
 
 @jit
 def fmax(a, b):
-    return tl.where((a > b) | (b != b), a, b)
+    return tl.where((b > a) | (a != a), b, a)
 
 
 @jit
 def fmin(a, b):
-    return tl.where((a < b) | (b != b), a, b)
+    return tl.where((b < a) | (a != a), b, a)
 
 
 # --- signs and bits -----------------------------------------------------------------------------------

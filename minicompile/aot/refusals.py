@@ -1,0 +1,84 @@
+"""Numbers that eager's kernels refuse: `clamp` of an int8 tensor to 300, `celu` with alpha 0.
+
+Goes in: an operator and its arguments, while the graph is traced.  Comes out: nothing, or `Unsupported`: the frame
+runs in eager, which raises what it raises.  Decompositions and loops would compute on, because such checks stand in
+the kernels.  So the kernel itself is asked, with one element for every tensor.
+Mirrors nothing in PyTorch.  Taught in chapter 08.
+"""
+
+import functools
+import warnings
+
+import torch
+from torch._dispatch.python import no_python_dispatcher
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..errors import Unsupported
+
+NUMBERS = ("number", "float")  # types, in schemas, of the numbers that kernels look at
+HARMLESS = ("dim", "reduction")  # integers that mean the same for one element
+SMALL = ("size", "pad")  # lists that can be of ones
+NOT_A_REFUSAL = "not implemented for"  # a dtype that only another device has a kernel for
+
+
+@functools.cache
+def places_of_numbers(op):
+    """The places of its numbers, or () where one element would not stand for the whole tensor."""
+    if op.namespace != "aten" or torch.Tag.nondeterministic_seeded in op.tags:
+        return ()
+    numbers = []
+    for place, argument in enumerate(op._schema.arguments):
+        kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]").removesuffix("?").lower()
+        if kind in NUMBERS:
+            numbers.append(place)
+        elif kind in ("int", "symint") and argument.name not in HARMLESS:
+            return ()
+        elif kind.startswith("list") and argument.name not in (*SMALL, "dim"):
+            return ()
+    has_tensor = any("Tensor" in str(a.real_type) or a.name in SMALL for a in op._schema.arguments)
+    return tuple(numbers) if has_tensor else ()
+
+
+def check_numbers(op, args, kwargs):
+    """Raise Unsupported if eager's kernel refuses the numbers among the arguments."""
+    places = places_of_numbers(op)
+    names = [op._schema.arguments[place].name for place in places]
+    given = [args[place] for place in places if place < len(args)] + [kwargs[n] for n in names if n in kwargs]
+    if all(number is None or isinstance(number, int | float) for number in given) and given:
+        options = {name: value for name, value in kwargs.items() if name != "device"}
+        message = refusal(op, tuple(map(sample_key, args)), tuple((n, sample_key(v)) for n, v in options.items()))
+        if message is not None:
+            raise Unsupported("number that an operator refuses", f"{op} raises: {message}")
+
+
+def sample_key(argument):
+    """What decides whether a kernel takes it: the dtype and rank of a tensor, the type and value of a number."""
+    if isinstance(argument, torch.Tensor):
+        return torch.Tensor, argument.dtype, argument.dim()
+    if isinstance(argument, list | tuple):
+        return list, tuple(each if type(each) is int else 1 for each in argument)
+    return type(argument), repr(argument) if isinstance(argument, float) else argument
+
+
+def sample(key):
+    if key[0] is torch.Tensor:
+        return torch.zeros([1] * key[2], dtype=key[1])
+    if key[0] is list:
+        return list(key[1])
+    return float(key[1]) if key[0] is float else key[1]
+
+
+@functools.lru_cache(4096)
+def refusal(op, arguments, options):
+    """The message of the exception that the kernel raises for arguments of this kind, or None."""
+    with _disable_current_modes(), no_python_dispatcher(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        args = [sample(key) for key in arguments]
+        for place, argument in enumerate(op._schema.arguments[: len(args)]):
+            if argument.name in SMALL:
+                args[place] = [1] * len(args[place])
+        try:
+            op(*args, **{name: sample(key) for name, key in options})
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return None if NOT_A_REFUSAL in str(error) else str(error).split("\n")[0]
+    return None
