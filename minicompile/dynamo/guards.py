@@ -72,7 +72,11 @@ GUARD_KINDS = {
     "unwritten": GuardKind("{s}.unwritten() is {e}", "{n} are unwritten", 3, Frozen.written),
     "tensor": GuardKind("tensor_matches({s}, {e})", "{n} is {p}", 5, tensor_properties),
 }
-INLINE_VALUES = (int, bool, str, type(None))  # expected values that the generated code can spell
+INLINE_VALUES = (int, bool, str, type(None))  # values that the generated code can spell
+
+
+def is_spelled(value):
+    return type(value) in INLINE_VALUES and not (type(value) is int and value.bit_length() > 64)
 
 
 @dataclasses.dataclass
@@ -299,6 +303,9 @@ class GuardWriter:
             self.namespace[name] = value
         return self.bound[key]
 
+    def spelled(self, value, hint):
+        return repr(value) if is_spelled(value) else self.bind(value, hint)
+
     def value(self, source):
         """The local that holds the value at `source`, reading it first if need be."""
         if source not in self.read:
@@ -307,7 +314,7 @@ class GuardWriter:
             parent = self.value(source.parent) if source.parent is not None else None
             expression = source.expression(parent)
             if expression is None:  # a CallSource
-                arguments = "".join(f", {argument!r}" for argument in source.arguments)
+                arguments = "".join(f", {self.spelled(argument, 'argument')}" for argument in source.arguments)
                 expression = f"{self.bind(source.function, 'function')}({parent}{arguments})"
             if isinstance(source, LocalSource):
                 return expression
@@ -326,9 +333,8 @@ class GuardWriter:
             values = [self.value(s) for s in guard.sources]
             return " is ".join(values) if guard.same else f"all_distinct({', '.join(values)})"
         subject, expected = self.value(guard.source), guard.expected
-        inline = type(expected) in INLINE_VALUES and not (type(expected) is int and expected.bit_length() > 64)
-        spelled = repr(expected) if inline else self.bind(expected, "expected")
-        if guard.kind == "equals" and inline:
+        spelled = self.spelled(expected, "expected")
+        if guard.kind == "equals" and is_spelled(expected):
             if expected is None or isinstance(expected, bool):
                 return f"{subject} is {spelled}"
             same = f"{subject} is {self.bind(expected, 'expected')}"  # what a model keeps is mostly the same object

@@ -78,6 +78,7 @@ class OutputGraph:
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
         self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
+        self.cached_calls = collections.Counter()  # of functions with an lru_cache
         self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)

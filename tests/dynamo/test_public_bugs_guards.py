@@ -3,6 +3,8 @@
 See test_public_bugs.py.
 """
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -34,7 +36,28 @@ def names_shadowed_by_the_instance():
     return module, [(X,), *(step for change in changes for step in (change, (X,)))]
 
 
+def counting_cache():
+    calls = []
+
+    @functools.lru_cache
+    def cached(number, by=1):
+        calls.append(number)
+        return number * by + 100 * len(calls)
+
+    return calls, cached
+
+
+def caches_cleared_between_calls():
+    calls, cached = counting_cache()
+
+    def function(x):
+        return x + cached(1), cached(1.0), cached(2, by=torch.float32.itemsize)
+
+    return function, [(X,), (X,), cached.cache_clear, (X,), (X,)], lambda: list(calls)
+
+
 PROGRAMS = [
+    (146598, caches_cleared_between_calls, 1),
     (197859, names_shadowed_by_the_instance, 4),
 ]
 

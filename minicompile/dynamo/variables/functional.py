@@ -2,13 +2,14 @@
 
 Goes in: `functools.partial(...)` made by the program or existing; existing cached functions.
 Comes out: the call of the wrapped function.  A cached function is really called where its arguments are constants (its
-cache then answers, as in eager); anything else breaks, because capture must neither skip the cache nor fill it.
+cache then answers, as in eager), and a guard asks it each time; anything else breaks: the cache is not to be skipped.
 Mirrors `torch/_dynamo/variables/functions.py` (FunctoolsPartialVariable).  Taught in chapter 06.
 """
 
 import contextlib
 import functools
 import logging
+import sys
 import types
 
 from ..builder import wraps
@@ -129,6 +130,9 @@ def partial_with(function, *args):
     return made
 
 
+PURE = {"torch", *sys.stdlib_module_names}  # packages whose cached functions give the same answer at any time
+
+
 class CachedFunctionVariable(ValueVariable):
     """A function under `functools.lru_cache`."""
 
@@ -137,12 +141,28 @@ class CachedFunctionVariable(ValueVariable):
             if tx.output.known(value) is not None:
                 unsupported("cached function", f"{self.value.__qualname__} can see what the program works on")
         values, named = [self.known(tx, a) for a in args], {k: self.known(tx, v) for k, v in kwargs.items()}
-        result = tx.fold_python(self.value, values, named)
-        if result.is_literal() or (self.value.__module__ or "").startswith("torch."):  # which changes no result
-            return result
-        arguments = tuple(values), tuple(named.items())
+        if (self.value.__module__ or "").partition(".")[0] in PURE:
+            return tx.fold_python(self.value, values, named)
+        arguments = tuple(values), tuple(named.items()), self.told_apart(tx, [*values, *named.values()])
+        try:
+            result = ask_cache(self.value, *arguments)
+        except Exception as error:  # of which a cache keeps nothing
+            unsupported("cached function", f"{self.value.__qualname__} raises {type(error).__name__}")
         kept = CallSource(ConstantSource(self.value, self.value.__qualname__), ask_cache, arguments)
-        return tx.output.lazy(ask_cache(self.value, *arguments), kept)  # the object in the cache, each time
+        return tx.output.lazy(result, kept)  # what the cache has at each call; it may have been cleared
+
+    def told_apart(self, tx, values):
+        """What may get another answer: 1.0 than 1, and what other calls have pushed out of the cache since."""
+        size, calls = self.value.cache_parameters()["maxsize"], tx.output.cached_calls[self.value]
+        if size == 0:
+            unsupported("cached function", f"{self.value.__qualname__} keeps nothing")
+        tx.output.cached_calls[self.value] += 1
+        return calls // size if size else 0, *(type(value).__qualname__ for value in values)
+
+    def call_method(self, tx, name, args, kwargs):
+        if name in ("cache_info", "cache_clear"):
+            unsupported("cached function", f"`{name}` of {self.value.__qualname__}")
+        return super().call_method(tx, name, args, kwargs)
 
     def known(self, tx, argument):
         """The Python value of a constant argument, or of a logger (`warning_once(self, message)` warns once)."""
@@ -164,7 +184,7 @@ class CachedFunctionVariable(ValueVariable):
         codegen.load_const(self.value)
 
 
-def ask_cache(function, args, named):
+def ask_cache(function, args, named, told_apart):
     return function(*args, **dict(named))
 
 
