@@ -189,6 +189,19 @@ def indirect(expr, size, wrap=True, check=True):
     return index(Indirect(op("cast", expr, dtype=torch.int64), size, wrap, check))
 
 
+def keep_checks(value, position, size):
+    """`value`, as read in a tensor of `size` at a position.  Loaded indices are checked even where the value does not
+    depend on them: in an expanded or constant tensor, and in one without elements."""
+    wanted = dict.fromkeys(a for i in position for a in i.atoms() if type(a) is Indirect and a.check)
+    if wanted:
+        nodes = () if 0 in size else walk(value)
+        used = {atom for node in nodes for i in indices(node) for atom in i.atoms()}
+        for atom in wanted:
+            if atom not in used:
+                value = op("where", compare("ge", index(atom), 0), value, constant(0, value.dtype))
+    return value
+
+
 def walk(root):
     """Every expression below `root`, each once, operands before users; those inside indirect indices too."""
     found = getattr(root, "_walk", None)

@@ -61,7 +61,7 @@ class TensorValue:
         position = tuple(index(i) for i in position)
         assert len(position) == len(self.size), (position, self.size)
         if position not in self._memo:
-            self._memo[position] = self.inner(position)
+            self._memo[position] = ir.keep_checks(self.inner(position), position, self.size)
         return self._memo[position]
 
     def body(self, variables=None):

@@ -32,6 +32,7 @@ from .expr import (  # noqa: F401
     index_expr,
     indices,
     indirect,
+    keep_checks,
     loads,
     op,
     short,

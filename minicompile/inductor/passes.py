@@ -129,7 +129,8 @@ def replace_loads(data, name, variables, body):
 
     def replace(node):
         if isinstance(node, Load) and node.buffer == name:
-            return ir.transform(body, dict(zip(variables, node.position, strict=True)))
+            value = ir.transform(body, dict(zip(variables, node.position, strict=True)))
+            return ir.keep_checks(value, node.position, [v.size for v in variables])
         return None
 
     memo = {}

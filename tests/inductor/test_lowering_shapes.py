@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from lowering_checks import BACKENDS, HALVES, check, inf, nan
 from op_sweep import functional_graph, tensors
 
+import minicompile
 from minicompile import config, inductor
 
 VIEWS = {
@@ -209,6 +210,33 @@ BAD = {
     "index_put": lambda x, i: x.index_put((i,), torch.zeros(2, 4)),
     "division": lambda x, i: i // (i - i),
 }
+
+
+# In these no value depends on the index.
+BAD_THOUGH_UNSEEN = {
+    "constant": lambda x, i: torch.full((3, 4), 2.0)[i] + 1,
+    "expanded": lambda x, i: x[:1].expand(3, 4).gather(0, i.view(1, -1)),
+    "0-d": lambda x, i: x[0, 0].take(i),
+    "one class": lambda x, i: F.cross_entropy(x[:2, :1], i, reduction="none"),
+    "no columns": lambda x, i: x[:, :0].index_select(0, i),
+    "no rows": lambda x, i: x[:0][i],
+    "no rows, gather": lambda x, i: x[:0].gather(0, i.view(1, -1)),
+    "no rows, scatter": lambda x, i: x[:0].scatter(0, i.view(1, -1), 1.0),
+    "no rows, put": lambda x, i: x[:0].index_put((i,), torch.ones(())),
+    "no rows, select": lambda x, i: x[:0].index_select(1, i),
+}
+
+
+@pytest.mark.graph_errors
+@pytest.mark.parametrize("name", BAD_THOUGH_UNSEEN)
+def test_bad_values_raise_where_no_value_depends_on_them(name):
+    x, bad, function = torch.randn(3, 4), torch.tensor([0, 77]), BAD_THOUGH_UNSEEN[name]
+    outcomes = []
+    for call in (function, minicompile.compile(function)):
+        with pytest.raises((IndexError, RuntimeError)) as caught:
+            call(x, bad)
+        outcomes.append((caught.type, str(caught.value)))
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -111,8 +111,8 @@ template <> struct m_store<uint8_t> {
 };
 template <typename T> struct m_is_bool { static constexpr bool value = false; };
 template <> struct m_is_bool<bool> { static constexpr bool value = true; };
-// GCC would make one `trunc` of (float)(int)x, wrong beyond the int's range and in the sign of zero; it cannot know what
-// a global holds.  No tensor has a char16_t, so that the global is not loaded again behind a store.
+// GCC would make one `trunc` of (float)(int)x, wrong beyond the int's range and in the sign of zero; it cannot know
+// what a global holds.  No tensor has a char16_t, so that the global is not loaded again behind a store.
 __attribute__((visibility("hidden"))) char16_t m_zero = 0;
 template <typename To, typename From> M_INLINE auto m_cast(decltype(m_load(From())) v) {
   using Result = decltype(m_load(To()));

@@ -74,7 +74,7 @@ def unsafe_masked_index(x, mask, indices, fill):
 
 @register_lowering(aten.index_select)
 def index_select(x, dim, indices):
-    if x.ndim == 0:
+    if x.ndim == 0 or 0 in x.size:
         return NotImplemented
     dim = canonical_dim(x, dim)
     indices = view(indices, [1]) if indices.ndim == 0 else indices
@@ -101,7 +101,8 @@ def gather(x, dim, indices, sparse_grad=False):
 @register_lowering(aten.embedding)
 def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     def inner(position):
-        return weight.load((ir.indirect(indices.load(position[:-1]), weight.size[0], False), position[-1]))
+        at = ir.indirect(indices.load(position[:-1]), weight.size[0], False)
+        return weight.load((at, position[-1]))
 
     return TensorValue(weight.device, weight.dtype, (*indices.size, weight.size[1]), inner)
 
@@ -111,6 +112,7 @@ def take(x, indices):
     count = ir.product(x.size)
 
     def inner(position):
-        return x.load(delinearize(index(ir.indirect(indices.load(position), count)), x.size))
+        at = index(ir.indirect(indices.load(position), count))
+        return ir.keep_checks(x.load(delinearize(at, x.size)), (at,), x.size)
 
     return TensorValue(x.device, x.dtype, indices.size, inner)

@@ -36,7 +36,7 @@ def in_accumulator(x, mode, build):
 
 def scatter_along(x, dim, indices, source, mode):
     """scatter: the point's own position, with the loaded index in place of dimension `dim`."""
-    if x.ndim == 0 or x.ndim != indices.ndim:
+    if x.ndim == 0 or x.ndim != indices.ndim or 0 in x.size:  # no loop would check the indices
         return NotImplemented
     dim = canonical_dim(x, dim)
 
@@ -77,7 +77,7 @@ def scatter_reduce(x, dim, indices, source, reduce, *, include_self=True):
 
 def put(x, indices, values, accumulate, check=True, condition=None):
     """x[indices] = values (or +=); `condition` leaves points out."""
-    if not integer_indices(indices) or x.dtype == torch.bool and accumulate:
+    if not integer_indices(indices) or x.dtype == torch.bool and accumulate or 0 in x.size:
         return NotImplemented
     places = Places(x.size, indices, check)
     values = broadcast(values, places.size)
@@ -137,7 +137,7 @@ def _clamped(indices, n):
 
 @register_lowering(aten.index_add)
 def index_add(x, dim, indices, source, alpha=1):
-    if x.ndim == 0 or x.dtype == torch.bool:
+    if x.ndim == 0 or x.dtype == torch.bool or 0 in x.size:
         return NotImplemented
     dim = canonical_dim(x, dim)
     indices = view(indices, [1]) if indices.ndim == 0 else indices
@@ -146,7 +146,7 @@ def index_add(x, dim, indices, source, alpha=1):
 
 @register_lowering(aten.index_copy)
 def index_copy(x, dim, indices, source):
-    if x.ndim == 0:
+    if x.ndim == 0 or 0 in x.size:
         return NotImplemented
     indices = view(indices, [1]) if indices.ndim == 0 else indices
     return _index_along(x, canonical_dim(x, dim), indices, source, 1, "store")
