@@ -161,10 +161,10 @@ template <typename T> M_INLINE T m_abs(T a) {
   else if constexpr (m_is_float<T>::value) return __builtin_fabs(a);
   else return a < 0 ? (T)-a : a;
 }
-template <typename T> M_INLINE T m_maximum(T a, T b) { return (a > b || a != a) ? a : b; }
-template <typename T> M_INLINE T m_minimum(T a, T b) { return (a < b || a != a) ? a : b; }
-template <typename T> M_INLINE T m_fmax(T a, T b) { return (a > b || b != b) ? a : b; }
-template <typename T> M_INLINE T m_fmin(T a, T b) { return (a < b || b != b) ? a : b; }
+template <typename T> M_INLINE T m_maximum(T a, T b) { return (b > a || b != b) ? b : a; }
+template <typename T> M_INLINE T m_minimum(T a, T b) { return (b < a || b != b) ? b : a; }
+template <typename T> M_INLINE T m_fmax(T a, T b) { return (b > a || a != a) ? b : a; }
+template <typename T> M_INLINE T m_fmin(T a, T b) { return (b < a || a != a) ? b : a; }
 template <typename T> M_INLINE T m_sign(T a) { return (T)((T(0) < a) - (a < T(0))); }
 template <typename T> M_INLINE bool m_isnan(T a) { return a != a; }
 template <typename T> M_INLINE bool m_isinf(T a) {
