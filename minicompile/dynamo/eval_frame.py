@@ -98,8 +98,8 @@ def convert_frame(options, code, function, arguments):
         return call_with_hook_off(code), lambda *frame: True
     if never_capture(code) or is_our_graph(arguments):
         return False
-    if torch.compiler.is_compiling() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
-        return None  # another compiler is tracing us
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return None  # another compiler is tracing us, or a dispatch mode is to see the operations one by one
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return None  # a function transform that was left to eager; or tensors that may have tangents
     if not concerns_tensors(code, function, arguments):

@@ -5,10 +5,12 @@ number is the report's (pytorch/pytorch, unless said).
 """
 
 import collections
+import contextlib
 import functools
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from worlds import same
 
 X = torch.tensor([2.0])
@@ -121,7 +123,33 @@ def cached_functions_that_raise():
     return function, [(X,), (X,), lambda: world.update({1: 5}), (X,), world.clear, (X,)]
 
 
+class Watching(TorchDispatchMode):
+    """Sees each operation once, and changes one."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.seen.append(str(operator))
+        result = operator(*args, **(kwargs or {}))
+        return result + 5 if operator is torch.ops.aten.mul.Tensor else result
+
+
+def dispatch_modes_inside_and_around():
+    seen, stack = [], contextlib.ExitStack()
+
+    def function(x):
+        with Watching(seen):
+            y = x * 2
+        return y + 1
+
+    steps = [(X,), lambda: stack.enter_context(Watching(seen)), (X,), stack.close, (X,)]
+    return function, steps, lambda: [name for name in seen if "mul" in name or "add" in name]
+
+
 BROKEN = [
+    (164119, dispatch_modes_inside_and_around),
     (146598, caches_looked_into_and_cleared),
     (146598, cached_functions_that_raise),
 ]

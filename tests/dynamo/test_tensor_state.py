@@ -193,3 +193,16 @@ def test_a_subclass_of_defaultdict():
     compiled = minicompile.compile(run, backend="eager", fullgraph=True)
     expected, found = run(X, existing), compiled(X, existing)
     assert not differences(expected, found) and type(found[2]) is Registry and len(existing["new"]) == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_gradient_that_is_retained(backend):
+    def run(x):
+        y = x * 2
+        y.retain_grad()
+        return y, (y * y).sum()
+
+    x = torch.ones(2, requires_grad=True)
+    y, total = minicompile.compile(run, backend=backend)(x)
+    total.backward()
+    assert y.grad.tolist() == [4.0, 4.0] and x.grad.tolist() == [8.0, 8.0]

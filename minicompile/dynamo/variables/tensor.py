@@ -25,7 +25,14 @@ from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, type_lookup
 from .overrides import dispatch, is_overridden
 from .tables import BREAKING_METHODS
-from .tensor_state import MEMORY_METHODS, STATE, answer_of_memory, fits_as_gradient, write_data
+from .tensor_state import (
+    MEMORY_METHODS,
+    STATE,
+    answer_of_memory,
+    as_inference_tensor,
+    fits_as_gradient,
+    write_data,
+)
 from .text import format_number
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
@@ -199,8 +206,7 @@ class TensorVariable(VariableTracker):
             tx.raise_observed(TypeError, "len() of a 0-d tensor")
         return self.metadata(tx, "size", [0])
 
-    def method___bool__(self, tx):
-        return self.truth(tx)
+    method___bool__ = truth
 
     def method_numpy(self, tx, *args, **kwargs):
         from .numpy_arrays import to_numpy
@@ -217,6 +223,9 @@ class TensorVariable(VariableTracker):
 
     def method_backward(self, tx, *args, **kwargs):
         unsupported("backward inside a compiled function", "Tensor.backward() runs autograd")
+
+    def method_retain_grad(self, tx):
+        unsupported("tensor attribute", "Tensor.retain_grad() is for a backward that runs after the graph")
 
     def method_register_hook(self, tx, hook):
         from .higher_order import capture_hook
@@ -249,15 +258,6 @@ class TensorVariable(VariableTracker):
 
     def __repr__(self):
         return f"TensorVariable({self.node.name}: {str(self.fake.dtype)[6:]}{list(self.fake.shape)})"
-
-
-def as_inference_tensor(tensor):
-    """The tensor as if it were made in inference mode: it has no version, and autograd refuses it."""
-    if tensor.is_inference():
-        return tensor
-    with torch.inference_mode():
-        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 class IdentityKey:

@@ -52,6 +52,15 @@ def read_version(tx, tensor):
     return tx.call(operator.add, tx.output.first_versions[tensor], tx.build(tensor.fake._version))
 
 
+def as_inference_tensor(tensor):
+    """The tensor as if it were made in inference mode: it has no version, and autograd refuses it."""
+    if tensor.is_inference():
+        return tensor
+    with torch.inference_mode():
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
 def set_data(tensor, value):
     """As the graph calls it.  A functional graph cannot hold it, so such a graph is run by eager."""
     if isinstance(tensor, FunctionalTensor):

@@ -9,7 +9,7 @@ Mirrors the `View` classes of `torch/_inductor/ir.py`.  Taught in chapter 09.
 import torch
 
 from .. import ir
-from ..graph import TensorValue, current
+from ..graph import TensorValue, current, size_of
 from ..indexing import delinearize, flatten, from_data, index
 from .common import aten, broadcast, canonical_dims, cast, fake, promote, register_lowering
 from .pointwise import copy_of
@@ -115,7 +115,7 @@ def unsqueeze(x, dim):
 def diagonal(x, offset=0, dim1=0, dim2=1):
     dim1, dim2 = dim1 % x.ndim, dim2 % x.ndim
     kept = [d for d in range(x.ndim) if d not in (dim1, dim2)]
-    count = fake().shape[-1]
+    count = size_of(fake().shape[-1])
 
     def reindex(position):
         result = [None] * x.ndim
