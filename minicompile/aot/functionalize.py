@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import Unsupported
 from .outputs import OutputPlanner, has_overlap, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
-from .refusals import check_numbers
+from .refusals import check_arguments
 
 AUTOGRAD_MUTATION = (
     "input autograd mutation",
@@ -95,7 +95,7 @@ class FunctionalMode(FunctionalTensorMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._linalg_check_errors.default:
             return func(unwrap(args[0]), *args[1:], **(kwargs or {}))
-        check_numbers(func, args, kwargs or {})
+        check_arguments(func, args, kwargs or {})
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 

@@ -1,4 +1,4 @@
-"""Numbers that eager's kernels refuse: `clamp` of an int8 tensor to 300, `celu` with alpha 0.
+"""Numbers and dtypes that kernels refuse: `clamp` of an int8 tensor to 300, `celu` with alpha 0, `abs` of bools.
 
 Goes in: an operator and its arguments, while the graph is traced.  Comes out: nothing, or `Unsupported`: the frame
 runs in eager, which raises what it raises.  Decompositions and loops would compute on, because such checks stand in
@@ -7,10 +7,12 @@ Mirrors nothing in PyTorch.  Taught in chapter 08.
 """
 
 import functools
+import re
 import warnings
 
 import torch
 from torch._dispatch.python import no_python_dispatcher
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported
@@ -18,37 +20,42 @@ from ..errors import Unsupported
 NUMBERS = ("number", "float")  # types, in schemas, of the numbers that kernels look at
 HARMLESS = ("dim", "reduction")  # integers that mean the same for one element
 SMALL = ("size", "pad")  # lists that can be of ones
-NOT_A_REFUSAL = "not implemented for"  # a dtype that only another device has a kernel for
+# How kernels speak of dtypes; what else they say of one element need not be true of the whole tensor.
+OF_DTYPES = re.compile("not implemented for|can't be cast|not support|[Dd]type|scalar type|Boolean|[Bb]ool tensor")
 
 
 @functools.cache
 def places_of_numbers(op):
-    """The places of its numbers, or () where one element would not stand for the whole tensor."""
-    if op.namespace != "aten" or torch.Tag.nondeterministic_seeded in op.tags:
-        return ()
+    """The places of its numbers, or None where one element would not stand for the whole tensor."""
+    if op.namespace != "aten" or op.is_view or torch.Tag.nondeterministic_seeded in op.tags:
+        return None
     numbers = []
     for place, argument in enumerate(op._schema.arguments):
         kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]").removesuffix("?").lower()
         if kind in NUMBERS:
             numbers.append(place)
         elif kind in ("int", "symint") and argument.name not in HARMLESS:
-            return ()
+            return None
         elif kind.startswith("list") and argument.name not in (*SMALL, "dim"):
-            return ()
+            return None
     has_tensor = any("Tensor" in str(a.real_type) or a.name in SMALL for a in op._schema.arguments)
-    return tuple(numbers) if has_tensor else ()
+    return tuple(numbers) if has_tensor else None
 
 
-def check_numbers(op, args, kwargs):
-    """Raise Unsupported if eager's kernel refuses the numbers among the arguments."""
+def check_arguments(op, args, kwargs):
+    """Raise Unsupported if eager's kernel refuses the numbers among the arguments, or the dtypes of tensors."""
     places = places_of_numbers(op)
+    if places is None:
+        return
     names = [op._schema.arguments[place].name for place in places]
     given = [args[place] for place in places if place < len(args)] + [kwargs[n] for n in names if n in kwargs]
-    if all(number is None or isinstance(number, int | float) for number in given) and given:
-        options = {name: value for name, value in kwargs.items() if name != "device"}
+    options = {name: value for name, value in kwargs.items() if name != "device"}
+    everything = (*args, *options.values())
+    on_cpu = any(type(x) is FunctionalTensor and x.device.type == "cpu" for x in everything)
+    if all(number is None or isinstance(number, int | float) for number in given) and (given or on_cpu):
         message = refusal(op, tuple(map(sample_key, args)), tuple((n, sample_key(v)) for n, v in options.items()))
-        if message is not None:
-            raise Unsupported("number that an operator refuses", f"{op} raises: {message}")
+        if message is not None and (on_cpu if OF_DTYPES.search(message) else given):
+            raise Unsupported("number or dtype that an operator refuses", f"{op} raises: {message}")
 
 
 def sample_key(argument):
@@ -57,6 +64,8 @@ def sample_key(argument):
         return torch.Tensor, argument.dtype, argument.dim()
     if isinstance(argument, list | tuple):
         return list, tuple(each if type(each) is int else 1 for each in argument)
+    if isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return bool if isinstance(argument, torch.SymBool) else int, 1  # a tensor's place may have it
     return type(argument), repr(argument) if isinstance(argument, float) else argument
 
 
@@ -80,5 +89,5 @@ def refusal(op, arguments, options):
         try:
             op(*args, **{name: sample(key) for name, key in options})
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            return None if NOT_A_REFUSAL in str(error) else str(error).split("\n")[0]
+            return str(error).split("\n")[0]
     return None

@@ -1,4 +1,4 @@
-"""Numbers that eager's kernels refuse, and writes that overlap themselves: compiled, they raise what eager raises."""
+"""Numbers and dtypes that kernels refuse, and overlapping writes: compiled, they raise what eager raises."""
 
 import pytest
 import torch
@@ -21,6 +21,17 @@ REFUSED = {  # PyTorch's issues 195675, 198071, 183762, 178480, 194501 and their
     "celu": (lambda x: F.celu(x, 0.0), FLOAT),
     "celu_": (lambda x: torch.celu_(x.clone(), 0.0), FLOAT),
     "smooth_l1_loss": (lambda x: F.smooth_l1_loss(x, x + 1, beta=-1.0), FLOAT),
+    "abs": (lambda x: (x > 0).abs(), FLOAT),
+    "relu": (lambda x: torch.relu(x > 0), FLOAT),
+    "argmax": (lambda x: (x > 0).argmax(), FLOAT),
+    "clamp of bools": (lambda x: torch.clamp(x > 0, x > 1, x > 2), FLOAT),
+    "sub": (lambda x: x - True, FLOAT),
+    "mul_": (lambda x: (x > 0).mul_(2), FLOAT),
+    "ldexp_": (lambda x: x.ldexp_(x), INT8),
+    "logit_": (lambda x: x.logit_(), INT8),
+    "remainder": (lambda x: (x > 0) % True, FLOAT),
+    "bitwise_and": (lambda x: x & 1, FLOAT),
+    "bool pow": (lambda x: True ** (x > 0), FLOAT),
     "expanded copy_": (lambda x: x.expand(3, 2).copy_(torch.arange(6.0).view(3, 2)), FLOAT),
 }
 
@@ -40,7 +51,18 @@ def test_raises_as_eager(name, backend):
 def test_numbers_that_are_taken_stay_in_the_graph():
     def function(x, y):
         bounds = y.clamp(-128, 127), x.clamp(-1e38, float("inf")), torch.full((2,), -1, dtype=torch.uint8)
-        return *bounds, F.celu(x, 0.5), x.masked_fill(y > 0, 3.0), y**2, F.pad(x, (-1, 3), value=2.0), x.norm(-1)
+        return (
+            *bounds,
+            F.celu(x, 0.5),
+            (x > 0) * 2,
+            (x > 0).sum(),
+            y.sign() / 2,
+            x.half() + 1,
+            x.masked_fill(y > 0, 3.0),
+            y**2,
+            F.pad(x, (-1, 3), value=2.0),
+            x.norm(-1),
+        )
 
     compiled = minicompile.compile(function, fullgraph=True)
     for want, got in zip(function(FLOAT, INT8), compiled(FLOAT, INT8), strict=True):
