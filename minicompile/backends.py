@@ -15,7 +15,7 @@ from . import aot, config, errors, inductor
 def eager(gm, example_inputs):
     """The captured graph, run by the FX-generated Python."""
     written = [k for k, fake in enumerate(example_inputs) if is_written(fake)]
-    draws = any(DRAWS.search(str(node.target)) for node in gm.graph.nodes)
+    draws = may_draw(gm)
     return undone_where_it_raises(gm.forward, written, draws) if written or draws else gm.forward
 
 
@@ -28,6 +28,10 @@ DRAWS = re.compile(
     "rand|dropout|bernoulli|normal|uniform|multinomial|poisson|exponential|geometric|cauchy|gumbel"
     "|rrelu|fractional|attention|lstm|gru|rnn"
 )
+
+
+def may_draw(gm):
+    return any(DRAWS.search(str(node.target)) for node in gm.graph.nodes)
 
 
 def undone_where_it_raises(run, written, draws):

@@ -9,7 +9,7 @@ import functools
 
 import torch
 
-from . import backends, config, record
+from . import backends, config, distributed, record
 from .dynamo import eval_frame
 from .dynamo.guard_checks import has_no_hooks
 from .dynamo.skip_files import never_capture
@@ -35,7 +35,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         raise ValueError("give either mode or options, not both")
     options = options or backends.options_of(mode)
     backend = backend or "inductor"  # torch.compile takes None so
-    chosen = backends.lookup_backend(backend)
+    chosen = distributed.BucketBackend(backends.lookup_backend(backend))
     with config.patch(**options):
         pass  # raises for an option that does not exist
     if disable:

@@ -191,6 +191,12 @@ def same(expected, actual):
         assert actual is None if expected is None else torch.equal(expected, actual)
 
 
+@pytest.mark.parametrize("name", ["dropout", "rand_like", "in order", "noise that is read twice", "mlp with dropout"])
+def test_draws_of_any_size(name):
+    function = PROGRAMS[name]
+    same(observe(function, "training"), observe(minicompile.compile(function, dynamic=True), "training"))
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_raw_draws_are_equal_bit_by_bit(backend):
     def fn(x):

@@ -4,7 +4,7 @@ Goes in: an operator's arguments.  Comes out: a `TensorValue` that reads the cal
 Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir.py`.  Taught in chapter 13.
 """
 
-from ..graph import current
+from ..graph import current, layout_of
 from .common import LOWERINGS, aten, fake, register_lowering
 
 EXTERN = """
@@ -29,9 +29,9 @@ for name in EXTERN.split():
 @register_lowering(aten.bernoulli.p)
 def bernoulli(x, p=0.5, generator=None):
     """A random mask, by eager's own generator and in eager's order.  Only the size and strides of x matter."""
-    like = fake()
+    like = layout_of(fake())
     kind = {"dtype": like.dtype, "device": like.device}
-    memory = current().extern(aten.empty_strided.default, (tuple(like.shape), like.stride()), kind, "extern")
+    memory = current().extern(aten.empty_strided.default, (like.size, like.stride), kind, "extern")
     return current().extern(aten.bernoulli.p, (memory, p), {"generator": generator}, "extern")
 
 
