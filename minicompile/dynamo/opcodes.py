@@ -111,9 +111,12 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         self.started = True
 
     def POP_TOP(self, instruction):
-        self.pop_lazy()
+        dropped = self.pop_lazy()
+        if isinstance(dropped, LazyVariable):
+            self.check_drop(dropped, [v for name, v in self.locals.items() if not name.startswith("__stack_")])
 
-    END_FOR = POP_TOP
+    def END_FOR(self, instruction):
+        self.pop_lazy()
 
     def COPY(self, instruction):
         self.push(self.stack[-instruction.arg])
@@ -138,7 +141,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         from .symbolic_convert import UnboundVariable
 
         name, value = instruction.argval, self.pop_lazy()
-        self.check_drop(name)
+        self.check_drop(self.locals.get(name))
         if name in self.code.co_cellvars:  # the end of a comprehension with a cell of the same name
             self.cells.pop(name, None)
         if isinstance(value, UnboundVariable):
@@ -151,19 +154,18 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def DELETE_FAST(self, instruction):
         if instruction.argval not in self.locals:
             self.raise_unbound(instruction.argval)
-        self.check_drop(instruction.argval)
+        self.check_drop(self.locals[instruction.argval])
         del self.locals[instruction.argval]
 
-    def check_drop(self, name):
-        """A local loses what it holds: if that dies, its finalizer must run now."""
-        dropped = self.locals.get(name)
-        if any(tracker is dropped for tracker in self.stack):
-            return
+    def check_drop(self, dropped, holders=()):
+        """The frame lets go of a value: if it dies, its finalizer must run now."""
         source = dropped.source if isinstance(dropped, LazyVariable) else None
-        if isinstance(source, AttrSource | ItemSource | GlobalSource):
+        if source is None or isinstance(source, AttrSource | ItemSource | GlobalSource):
             return  # what it was read from still holds it
-        if source is not None and has_finalizer(dropped.value):
-            unsupported("object with a finalizer", f"`{name}` loses an object whose death the program hears of")
+        if any(tracker is dropped for tracker in (*self.stack, *holders)):
+            return
+        if has_finalizer(dropped.value):
+            unsupported("object with a finalizer", f"`{source.name}` goes, an object whose death the program hears of")
 
     def LOAD_FAST_AND_CLEAR(self, instruction):
         from .symbolic_convert import UnboundVariable

@@ -629,6 +629,11 @@ def change_ordered(x, d):
     d.popitem(last=False)
 
 
+def change_ordered_with_new(x, d):
+    d["z"] = x
+    d.move_to_end("a")
+
+
 def change_default(x, d):
     d["new"].append(x)
     d["old"].append(1)
@@ -654,6 +659,7 @@ def change_bytes_like(x, a):
         (change_set, {1, 2}),
         (change_deque, deque([1, 2, 3], 3)),
         (change_ordered, OrderedDict(a=1, b=2, c=3)),
+        (change_ordered_with_new, OrderedDict(b=2, a=1)),
         (change_default, defaultdict(list, old=[0])),
         (change_nested, {"list": [{"deep": []}]}),
         (change_bytes_like, [1, 2, 3]),

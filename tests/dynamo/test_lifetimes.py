@@ -65,6 +65,31 @@ def cleared_list(x, log):
     return x
 
 
+def ending(log):
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("ended")
+
+
+def left_loop(x, log):
+    for _ in ending(log):
+        breaking()
+        break
+    log.append("left")
+    return x + 1
+
+
+def left_loops(x, log):
+    for _ in ending(log):
+        for _ in ending(log):
+            breaking()
+            break
+        log.append("left")
+        return x + 1
+
+
 def in_a_loop(x, log):
     ref = None
     for _ in range(4):
@@ -111,6 +136,8 @@ PROGRAMS = [
     deleted_local,
     overwritten_tensor,
     cleared_list,
+    left_loop,
+    left_loops,
     in_a_loop,
     unread_but_kept,
     dropped_from_the_stack,

@@ -327,3 +327,18 @@ def test_lru_cached_method_binds_self():
         return f, [(X,), (X,)]
 
     same(program)
+
+
+def test_operators_on_aliases_of_classes_ask_the_class_of_the_alias():
+    def f(x):
+        alias = list[int]
+        told = []
+        for call in (lambda: (int | str)(3), lambda: alias + 1, lambda: len(alias)):
+            try:
+                told.append(call())
+            except TypeError as error:
+                told.append(str(error))
+        return x + 1, [alias == other for other in (1, [1], list[int])], alias in [[1], 2], [*alias] == [*alias], told
+
+    same(lambda: (f, [(X,)]), fullgraph=False)
+    assert f(X)[1:3] == ([False, False, True], False)

@@ -262,7 +262,8 @@ RISKY = """
     <$U>.value = <I> ; del <$U>.value ; <$U>.extra = <X> ; <$U>[<I>] = <I> ; del <$U>[<I>] ; <$A>.append(<U> + <I>)
     <$A>.append(<I> + <U>) ; <$A>.append(<U> - <U>) ; <$A>.append(<U> * <I>) ; <$A>.append(<I> in <U>)
     <$A>.append(str(<U>))
-    <$A>.append(f"{<U.>}") ; <$A>.append(hash(<U>) == hash(<U>)) ; <$A>.append(-<U>) ; <$A>.append(abs(<U>))
+    <$A>.append(f"{<U.>}") ; <$A>.append((lambda *u: hash(u[0]) == hash(u[1]))(<U>, <U>))
+    <$A>.append(-<U>) ; <$A>.append(abs(<U>))
     <=U> += <I>
     <$A>.append(divmod(<U>, <I>)) ; <$A>.append(<U> < <U>) ; <$A>.append(sorted([<U>, <U>])) ; <$A>.append({<U>: <X>})
     <$A>.append(copy.deepcopy(<U>)) ; <$A>.append(list(reversed(<U>))) ; <$A>.append(list(<U>))

@@ -25,6 +25,7 @@ HEADER = """\
 from fuzz.prelude import *
 
 G0, GL, GD, GT, NET = 1, [1, 2], {"k1": 1}, torch.zeros(2, 2), Net()
+CV = contextvars.ContextVar("CV", default=0)
 G1, GF, GM = 1, abs, types.ModuleType("GM")  # another value before each call
 
 """

@@ -5,6 +5,7 @@
 import bisect
 import collections
 import contextlib
+import contextvars
 import copy
 import dataclasses
 import enum
@@ -24,14 +25,15 @@ import torch.utils.checkpoint
 
 import minicompile
 
-from . import classes
+from . import classes, corners
 from .classes import *  # noqa: F403 (for the programs)
+from .corners import *  # noqa: F403
 
 __all__ = (
-    "bisect collections contextlib copy dataclasses enum functools heapq inspect itertools math operator re types "
-    "warnings weakref torch minicompile pause swallow untraced Pair Record Color Box Loud Guarded Manager Net Failure "
-    "SubFailure traced scaled countdown relay given twice total_of doubled hooked match_of"
-).split() + classes.__all__
+    "bisect collections contextlib contextvars copy dataclasses enum functools heapq inspect itertools math operator "
+    "re types warnings weakref torch minicompile pause swallow untraced Pair Record Color Box Loud Guarded Manager "
+    "Net Failure SubFailure traced scaled countdown relay given twice total_of doubled hooked match_of"
+).split() + [*classes.__all__, *corners.__all__]
 
 Pair = collections.namedtuple("Pair", "left right")
 

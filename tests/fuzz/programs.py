@@ -9,8 +9,10 @@ import contextlib
 import dataclasses
 import re
 
+from . import corner_rows, grammar
+from .corner_rows import Corners
 from .definitions import Definitions
-from .grammar import BREAKING, EXPRESSIONS, RAISING, RISKY, SIMPLE
+from .grammar import BREAKING
 
 
 def rows(text):
@@ -26,7 +28,7 @@ def bracketed(text, alone):
     return text if alone or (" " not in text and text[0] not in "-~0123456789") else f"({text})"
 
 
-ROWS = {kind: rows(text) for kind, text in EXPRESSIONS.items()}
+ROWS = {k: rows(text) + rows(corner_rows.EXPRESSIONS.get(k, "")) for k, text in grammar.EXPRESSIONS.items()}
 LEAVES = {kind: tuple(row for row in all_ if "<" not in row or row == f"<${kind}>") for kind, all_ in ROWS.items()}
 LEAVES |= {
     "T": ("<$T>",),
@@ -41,8 +43,11 @@ LEAVES |= {
     "E": ("{}", "<$E>"),
     "X": ("7", "None", "<$I>", "<$A>", "<$L>"),
 }
-LEAVES |= {"A": ("[]", "<$A>"), "B": ("True", "<$I>", "<$L>")}
-SIMPLE_ROWS, RISKY_ROWS, BREAKING_ROWS, RAISING_ROWS = rows(SIMPLE), rows(RISKY), rows(BREAKING), rows(RAISING)
+LEAVES |= {"W": ("torch.ones(2, 2, requires_grad=True)",), "A": ("[]", "<$A>"), "B": ("True", "<$I>", "<$L>")}
+SIMPLE_ROWS, RISKY_ROWS, RAISING_ROWS = (
+    rows(getattr(grammar, name)) + rows(getattr(corner_rows, name)) for name in ("SIMPLE", "RISKY", "RAISING")
+)
+BREAKING_ROWS = rows(BREAKING)
 ERRORS = "ValueError,LookupError,(TypeError, ValueError),Exception,Failure,KeyError,ArithmeticError,AttributeError"
 ERRORS = (*re.findall(r"\([^)]*\)|\w+", ERRORS), "(Failure, AssertionError)", "RuntimeError")
 MAX_DEPTH, MAX_LINES = 3, 26
@@ -64,7 +69,7 @@ class Scope:
         return (self.assignable if mode == "=" else self.visible).get(kind.rstrip("!"), ())
 
 
-class Writer(Definitions):
+class Writer(Corners, Definitions):
     """Draws choices and writes lines; `self.scope` changes while it is inside functions and loops."""
 
     simple_rows = SIMPLE_ROWS
@@ -282,4 +287,4 @@ class Writer(Definitions):
         return lines
 
 
-COMPOUND = "if_ for_ try_ with_ def_ while_ match_ for_ try_ if_ class_".split()
+COMPOUND = "if_ for_ try_ with_ def_ while_ match_ for_ try_ if_ class_ corner_ corner_ corner_".split()

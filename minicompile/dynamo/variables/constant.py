@@ -189,14 +189,19 @@ class ConstantVariable(BuiltinObject):
         if name == "__hash__" and self.value != self.value:
             unsupported("identity as a number", "the hash of NaN depends on its address")
         if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
-            return tx.fold(getattr(self.value, name), args, kwargs)
+            return tx.fold(self.method(name), args, kwargs)
         return super().call_method(tx, name, args, kwargs)
+
+    def method(self, name):
+        """`list[int].__eq__` is list's, but `list[int] == ...` asks the class of `list[int]`, as for all such names."""
+        special = getattr(type(self.value), name, None) if name.startswith("__") and name.endswith("__") else None
+        return getattr(self.value, name) if special is None else special.__get__(self.value)
 
     def call_function(self, tx, args, kwargs):
         origin = typing.get_origin(self.value)
         if getattr(self.value, "_inst", True) is False:  # `typing.List()`
             tx.fold_python(self.value, [], {})  # complains
-        if not isinstance(origin, type):
+        if not isinstance(origin, type) or origin is types.UnionType:
             tx.raise_observed(TypeError, f"'{type_name(type(self.value))}' object is not callable")
         made = tx.build(origin).call_function(tx, args, kwargs).realize()  # `Box[int](3)`
         if getattr(made, "cls", None) is origin and hasattr(made, "generic_setattr") and made.has_instance_dict():
@@ -215,6 +220,8 @@ class ConstantVariable(BuiltinObject):
             return SequenceIterator(self)
         if isinstance(getattr(type(self.value), "__iter__", None), types.FunctionType):
             return self.var_getattr(tx, "__iter__").call_function(tx, [], {}).realize()
+        if hasattr(type(self.value), "__iter__"):
+            unsupported("builtin on an unknown value", f"iter() of {self}")
         return super().iterate(tx)
 
     def unpack(self, tx):
