@@ -3,7 +3,7 @@
 Goes in: IR buffers and layouts.  Comes out: `SchedulerNode`s in a normal form (loops ordered by memory, split where a
 reshape needs it, merged where contiguous), and `match_loops`, which finds the renaming of loop variables under which
 two nests touch a shared buffer at the same address at the same time.  Mirrors `torch/_inductor/dependencies.py` and
-`SizeVarAllocator`.  Chapter 10.
+`SizeVarAllocator`.  Taught in chapter 10.
 """
 
 import dataclasses
@@ -233,8 +233,8 @@ def _sorted_vars(address, variables):
 def match_loops(first, second, address_first, address_second):
     """Rename the loops of two nests so that the two addresses become one.
 
-    first, second: lists of variables.  Returns (mapping of first's variables, of second's, first's variables in refined
-    order as a list of lists), or None.
+    first, second: lists of variables.  Returns (mapping of first's variables, mapping of second's, the pieces that
+    each of first's was split into), or None.
     """
     order_a, order_b = _sorted_vars(address_first, first), _sorted_vars(address_second, second)
     if order_a is None or order_b is None:

@@ -200,7 +200,7 @@ class Inliner:
         if price <= 1 and not reads:
             return "made of numbers only"
         if price <= 1 and len(reads) == 1:
-            return "a copy or cast: cheaper to repeat than to store"
+            return "one instruction on one load: cheaper to repeat than to store"
         repeated = max((_ratio(_points(d), _points(data)) for d, _ in uses), default=1)
         if len(uses) == 1 and repeated <= 1:
             return "used once"

@@ -269,13 +269,15 @@ class Scheduler:
         )
 
     def illegal(self, nodes, split, outer, inner):
-        """Why the nodes cannot run on these loops, or None."""
+        """Why the nodes cannot run on these loops, or None.  The first `split` of them are the first group's."""
         inner_set, stores = set(inner), {n.name: n for n in nodes[:split]}
+        # A reduction owns all inner loops, and its result, as every outer value, is one for each outer step.
         for node in nodes:
             if node.is_reduction and set(node.inner) != inner_set:
                 return "a reduction would run over other loops"
             if node.store.vars() & inner_set and (node.is_reduction or not node.inner):
                 return "a result would depend on the reduced loops"
+        # What the second group reads of the first has just been written, at this place, and is complete.
         for node in nodes[split:]:
             for name, address in self.addresses.reads(node):
                 source = stores.get(name)
@@ -285,6 +287,12 @@ class Scheduler:
                     return f"{node.name} reads {name} at another place than it is written"
                 if source.inner and not source.is_reduction and not node.inner:
                     return f"{node.name} needs all of {name}"
+        # Two that only read the same gain nothing where they read it at different times.
+        first, second = (
+            {pair for n in part for pair in self.addresses.reads(n)} for part in (nodes[:split], nodes[split:])
+        )
+        if not any(name in stores for name, _ in second) and first.isdisjoint(second):
+            return "they read what they share at different places"
         if inner and self.starved(nodes, outer, inner) and self.walks_again(nodes):
             return "few outer iterations: the passes run in parallel by themselves"
         return None
@@ -367,9 +375,14 @@ def repeated(nodes):
     return found
 
 
+def prepare(graph):
+    """The graph of which it is decided what to fuse: without dead code, argmax in two reductions, nothing twice."""
+    return passes.common_buffers(passes.split_arg(passes.dead_code(graph)))
+
+
 def schedule(graph, fuse=True):
     """IRGraph -> Schedule."""
-    graph = passes.common_buffers(passes.split_arg(passes.dead_code(graph)))
+    graph = prepare(graph)
     decisions, before = [], passes.bytes_moved(graph)
     if fuse:
         graph, decisions = passes.inline(graph)
@@ -380,4 +393,4 @@ def schedule(graph, fuse=True):
     return result
 
 
-__all__ = ["Group", "Schedule", "SchedulerNode", "levels", "schedule"]
+__all__ = ["Group", "Schedule", "SchedulerNode", "levels", "prepare", "schedule"]

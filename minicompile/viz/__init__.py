@@ -17,6 +17,9 @@ from .costs import load_costs as load_costs
 from .costs import measure_costs as measure_costs
 from .effects import draw_effects as draw_effects
 from .film_strip import FilmStrip as FilmStrip
+from .fusion import draw_bytes as draw_bytes
+from .fusion import draw_fusion as draw_fusion
+from .fusion import draw_why as draw_why
 from .graphs import draw_graph as draw_graph
 from .guards import GuardTree as GuardTree
 from .guards import draw_guards as draw_guards
@@ -27,6 +30,9 @@ from .machine import print_versions as print_versions
 from .picture import Picture as Picture
 from .recompiles import draw_recompiles as draw_recompiles
 from .recompiles import record_recompiles as record_recompiles
+from .roofline import draw_roofline as draw_roofline
+from .roofline import measure_points as measure_points
+from .roofline import measure_roof as measure_roof
 from .saved import SavedBytes as SavedBytes
 from .saved import draw_budget as draw_budget
 from .saved import draw_passes as draw_passes

@@ -50,6 +50,13 @@ def test_siblings_share_a_read():
     assert len(kernels(groups)) == 1
 
 
+def test_siblings_that_read_in_another_order_share_nothing():
+    """Rows and columns of a square tensor: the loops are equal in size, and one would read in jumps."""
+    groups = schedule_of(lambda x: (x.sum(0), x.sum(1)), torch.randn(32, 32))
+    assert len(kernels(groups)) == 2
+    assert [d.why for d in groups.decisions] == ["they read what they share at different places"]
+
+
 def test_unfused_when_switched_off():
     with config.patch(fusion=False):
         groups = schedule_of(lambda x: x.relu().add(1).mul(2), torch.randn(4))
