@@ -38,6 +38,7 @@ class ExprWriter:
     def __init__(self, addresses):
         self.addresses, self.scopes, self.depth_of_var = addresses, [Scope()], {}
         self.forwards, self.count, self._facts = {}, 0, {}
+        self.made = {}  # name of a value in the text -> the expression, or the name of the node, that it is
         self.numbers = {}  # what depends on symbolic sizes: expression -> name of the kernel's parameter
 
     # --- what a generator defines ---
@@ -134,12 +135,17 @@ class ExprWriter:
         return None
 
     def define(self, key, dtype, text, depth):
-        self.count += 1
-        name = f"t{self.count}"
+        name = self.fresh("t", key[0])
         scope = self.scopes[depth]
         scope.lines.append(self.assign(name, dtype, text))
         scope.values[key] = name
         return name
+
+    def fresh(self, prefix, thing):
+        """A new name in the text, for an expression, or for a node by its name."""
+        self.count += 1
+        self.made[f"{prefix}{self.count}"] = thing
+        return f"{prefix}{self.count}"
 
     def depth(self, expr, mask=None):
         """The outermost scope in which an expression can be computed."""

@@ -197,6 +197,7 @@ class LoopKernel(ColumnReductions, LoopWriter):
                 if later and hint(size) * width * 4 <= SCRATCH:
                     number, kind = len(self.scratch) + len(self.pending), COMPUTE[node.body.dtype]
                     self.pending[node.name] = name = f"row{number}"
+                    self.made[name] = node.name
                     if isinstance(size, int):
                         self.line(f"{kind} {name}[{size * width}];")
                     elif self.is_short(size, BLOCK // width):
@@ -233,8 +234,8 @@ class LoopKernel(ColumnReductions, LoopWriter):
         simple = (
             not outside and not split and (not any(map(sums_up, reductions)) or self.is_short(last.var.size, BLOCK))
         )
-        names = {n.name: self.fresh("acc") for n in reductions}
-        totals = {n.name: names[n.name] if simple else self.fresh("total") for n in reductions}
+        names = {n.name: self.fresh("acc", n.name) for n in reductions}
+        totals = {n.name: names[n.name] if simple else self.fresh("total", n.name) for n in reductions}
         for node in reductions if not simple else ():
             self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
 

@@ -36,7 +36,7 @@ class ColumnReductions:
             self.nest([(self.simd(), [column])], body)
 
         def outer_value(node):
-            name = self.fresh("value")
+            name = self.fresh("value", node.name)
             self.line(f"{COMPUTE[node.body.dtype]} {name}[{self.tile_size}];")
 
             def body():
@@ -65,8 +65,8 @@ class ColumnReductions:
         reductions, tile = [n for n in full if n.is_reduction], self.tile_size
         at = f"[{x} - {x}_tile]"
         first, *rest = [self.loop(v) for v in self.inner]
-        names = {n.name: self.fresh("acc") for n in reductions}
-        totals = {n.name: self.fresh("total") for n in reductions}
+        names = {n.name: self.fresh("acc", n.name) for n in reductions}
+        totals = {n.name: self.fresh("total", n.name) for n in reductions}
 
         def fill(arrays, kind):
             columns(lambda: [self.line(f"{arrays[n.name]}{at} = {identity(n, kind(n))};") for n in reductions])

@@ -149,10 +149,6 @@ class LoopWriter(CppWriter):
         """The clauses that say how many threads."""
         return (f" num_threads({config.cpp_threads})" if config.cpp_threads else "") + self.condition
 
-    def fresh(self, prefix):
-        self.count += 1
-        return f"{prefix}{self.count}"
-
 
 # --- the arithmetic of a reduction --------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class ScanKernel(LoopKernel):
         dtype = data.body.dtype
         ctype = "double" if dtype.is_floating_point and data.kind in ("sum", "prod") else COMPUTE[dtype]
         start = literal(REDUCTIONS[data.kind].identity(dtype), dtype)
-        acc = self.fresh("acc")
+        acc = self.fresh("acc", buffer.name)
         at = f"{acc}[{x} - {x}_tile]" if x is not None else acc
         columns = []
         if x is None:
