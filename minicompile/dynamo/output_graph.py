@@ -5,6 +5,7 @@ Comes out: an FX `GraphModule` handed to the backend, and the compiled function 
 Mirrors `torch/_dynamo/output_graph.py`.  Taught in chapter 03.
 """
 
+import cmath
 import collections
 import dataclasses
 import functools
@@ -20,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from .. import config, errors, record
 from . import _eval_frame, builder, freezing, nested_graphs
 from .dynamic_shapes import SymbolicSizes
+from .guard_checks import same_constant
 from .guards import GuardSet
 from .polyfills.tensors import set_inference_mode
 from .side_effects import SideEffects
@@ -132,12 +134,21 @@ class OutputGraph:
     # --- the graph ----------------------------------------------------------------------------------
     def create_node(self, op, target, args=(), kwargs=None):
         """Add a graph operation and note the user's line on it."""
-        args, kwargs = fx.map_arg((args, kwargs or {}), lambda node: nested_graphs.local_node(self, node))
+        args, kwargs = fx.node.map_aggregate((args, kwargs or {}), self.argument)
         if target is operator.pow and repr(args[0]).startswith("-"):  # FX writes the operator: `-2 ** x` is `-(2 ** x)`
             args = (self.create_node("call_function", operator.neg, (-args[0],)), *args[1:])
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta["stack_trace"] = self.stack_trace
         return node
+
+    def argument(self, value):
+        """A leaf of a node's arguments.  FX writes constants as Python does, which loses `complex(0, -0.0)` and NaN."""
+        if isinstance(value, fx.Node):
+            return nested_graphs.local_node(self, value)
+        exact = type(value) is not complex or cmath.isfinite(value) and same_constant(eval(repr(value)), value)
+        if not exact:
+            return self.create_node("call_function", complex, (value.real, value.imag))
+        return value
 
     def add_input(self, tensor, source):
         """A placeholder for a tensor that exists outside; returns (node, fake)."""

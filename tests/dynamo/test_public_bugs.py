@@ -8,6 +8,7 @@ import collections
 import contextlib
 import functools
 
+import numpy
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -148,7 +149,19 @@ def dispatch_modes_inside_and_around():
     return function, steps, lambda: [name for name in seen if "mul" in name or "add" in name]
 
 
+def arrays_resized_in_place():
+    def function(x):
+        array = numpy.arange(6)
+        other = array
+        array.resize(3, 2)
+        array[0] = 9
+        return torch.from_numpy(array.T.copy()) + x, other.shape, len(array)
+
+    return function, [(X,), (X,)]
+
+
 BROKEN = [
+    (113539, arrays_resized_in_place),
     (164119, dispatch_modes_inside_and_around),
     (146598, caches_looked_into_and_cleared),
     (146598, cached_functions_that_raise),

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from worlds import same
 
+import minicompile
+
 X = torch.tensor([2.0])
 
 
@@ -54,6 +56,27 @@ def caches_cleared_between_calls():
         return x + cached(1), cached(1.0), cached(2, by=torch.float32.itemsize)
 
     return function, [(X,), (X,), cached.cache_clear, (X,), (X,)], lambda: list(calls)
+
+
+def same_numbers(found, expected):
+    found, expected = torch.view_as_real(found), torch.view_as_real(expected)
+    torch.testing.assert_close(found, expected, equal_nan=True, rtol=0, atol=0)
+    return torch.equal(found.signbit() | found.isnan(), expected.signbit() | expected.isnan())
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_complex_constants_keep_their_parts(backend):
+    """192604: the text of a complex number loses the signs of its zeros, and NaN has none."""
+
+    def function(x, number):
+        return x * number, torch.full((1,), number)
+
+    compiled = minicompile.compile(function, backend=backend)
+    parts = [0.0, -0.0, float("nan"), float("inf"), -2.0]
+    numbers = [complex(real, imaginary) for real in parts for imaginary in parts]
+    with minicompile.config.patch(recompile_limit=len(numbers)):
+        for number in numbers:
+            assert all(map(same_numbers, compiled(X, number), function(X, number))), number
 
 
 PROGRAMS = [

@@ -62,8 +62,12 @@ def text_of(value):
     if isinstance(value, (list, tuple)):
         inside = ", ".join(map(text_of, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    if isinstance(value, complex):  # its own text loses the signs of zeros
+        return f"complex({text_of(value.real)}, {text_of(value.imag)})"
     if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
         return f'float("{value}")'
+    if isinstance(value, complex):  # its repr may name a nan
+        return f"complex({text_of(value.real)}, {text_of(value.imag)})"
     if isinstance(value, torch.device):
         return f'torch.device("{value}")'
     return repr(value)
