@@ -38,6 +38,45 @@ def names_shadowed_by_the_instance():
     return module, [(X,), *(step for change in changes for step in (change, (X,)))]
 
 
+def methods_of_all_modules_replaced():
+    call, implementation = nn.Module.__call__, nn.Module._call_impl
+    changes = [
+        lambda: setattr(nn.Module, "__call__", lambda module, x: call(module, x) * 10),
+        lambda: setattr(nn.Module, "__call__", call),
+        lambda: setattr(nn.Module, "_call_impl", lambda module, *x: implementation(module, *x) + 5),
+        lambda: setattr(nn.Module, "_call_impl", implementation),
+    ]
+    module = nn.Sequential(nn.Identity())
+    return lambda x: module(x) + 1, [(X,), *(step for change in changes for step in (change, (X,)))]
+
+
+def contents_of_classes():
+    class Settings:
+        first = 1
+
+        def method(self):
+            return 2
+
+    def function(x):
+        names = [name for name in vars(Settings) if name[0] != "_"]
+        return (
+            x + len(names),
+            names,
+            "extra" in Settings.__dict__,
+            vars(Settings)["first"],
+            Settings.__dict__["method"](0),
+        )
+
+    changes = [
+        lambda: setattr(Settings, "second", 5),
+        lambda: setattr(Settings, "first", 7),
+        lambda: setattr(Settings, "extra", 8),
+        lambda: delattr(Settings, "second"),
+        lambda: setattr(Settings, "method", lambda self: 9),
+    ]
+    return function, [(X,), *(step for change in changes for step in (change, (X,)))]
+
+
 def counting_cache():
     calls = []
 
@@ -80,6 +119,8 @@ def test_complex_constants_keep_their_parts(backend):
 
 
 PROGRAMS = [
+    (176851, contents_of_classes, 4),
+    (98372, methods_of_all_modules_replaced, 2),
     (146598, caches_cleared_between_calls, 1),
     (197859, names_shadowed_by_the_instance, 4),
 ]

@@ -58,10 +58,8 @@ class UserDefinedClassVariable(ValueVariable):
 
     def c_attribute(self, tx, found):
         """`__name__`, `__mro__`, `__doc__`, ... of `type`; slots of a metaclass."""
-        from .dict_views import MappingProxyVariable
-
         if found.name == "__dict__":
-            return MappingProxyVariable(self.namespace(tx, self.value.__dict__))
+            return self.namespace(tx)
         if found.name == "__annotations__" and found.name not in self.value.__dict__:
             unsupported("attribute written in C", f"the annotations of {self} are made when they are first read")
         with as_observed(tx):
@@ -70,14 +68,19 @@ class UserDefinedClassVariable(ValueVariable):
             return tx.build(value)
         return tx.output.lazy(value, AttrSource(ConstantSource(self.value, self.value.__qualname__), found.name))
 
-    def namespace(self, tx, names):
-        """A dict with the contents of the class's own `__dict__`."""
-        result = tx.build({})
-        for name in names:
-            found = descriptors.Found(self.value, name, self.value, self.value.__dict__[name])
-            value = tx.output.lazy(found.attribute, descriptors.class_source(found))
-            result.call_method(tx, "__setitem__", [tx.build(name), value], {})
-        return result
+    def namespace(self, tx):
+        """The class's own `__dict__`, guarded as a dict is."""
+        from .dict_views import MappingProxyVariable
+        from .dicts import DictVariable
+
+        if tx.side_effects.pending_attributes(tx.output.known(self.value)):
+            unsupported("class changed", f"the __dict__ of {self} is read after that")
+        cls, items = self.value, {}
+        for name, attribute in cls.__dict__.items():
+            found = descriptors.Found(cls, name, cls, attribute)
+            items[name] = tx.build(name), tx.output.lazy(attribute, descriptors.class_source(found))
+        source = AttrSource(ConstantSource(cls, cls.__qualname__), "__dict__") if can_change(cls) else None
+        return MappingProxyVariable(DictVariable(items, source), source)
 
     def var_setattr(self, tx, name, value):
         hook = class_lookup(tx, type(self.value), "__setattr__")

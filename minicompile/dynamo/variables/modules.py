@@ -126,10 +126,13 @@ def call_frames():
     return SkippedFrame(nn.Module._wrapped_call_impl, -1), SkippedFrame(nn.Module._call_impl, 0)
 
 
+OWN = dict(vars(nn.Module))  # before any program changes them
+
+
 def is_modules_own(tx, cls, name):
     """Whether the class has nn.Module's own method of this name, which is guarded then."""
     found = class_lookup(tx, cls, name)
-    if found is None or found.owner is not nn.Module:
+    if found is None or found.attribute is not OWN[name]:
         return False
     guard_attribute(tx, cls, name)
     return True

@@ -294,7 +294,6 @@ CONSTANT_ATTRIBUTES = {
     "is_quantized": lambda t: t.is_quantized,
     "is_nested": lambda t: t.is_nested,
     "itemsize": lambda t: t.itemsize,
-    "names": lambda t: t.names,
 }
 GRAPH_ATTRIBUTES = {"T", "mT", "H", "mH", "real", "imag", "data"}
 METADATA_METHODS = {
