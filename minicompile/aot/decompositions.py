@@ -11,7 +11,7 @@ import functools
 
 import torch
 import torch._decomp
-from torch._prims_common import get_computation_dtype
+from torch._prims_common import get_computation_dtype, suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -39,6 +39,13 @@ LOWERED = """
     upsample_nearest2d.default upsample_nearest3d.default zeros zeros_like
 """
 
+# Their kernels lay the result out as a known memory format; torch's rules keep the input's strides, or none.
+FORMATTED = """
+    _batch_norm_no_update.default _batch_norm_with_update_functional.default _native_batch_norm_legit.default
+    _native_batch_norm_legit.no_stats _native_batch_norm_legit_functional.default
+    _native_batch_norm_legit_no_training.default max_unpool2d.default native_batch_norm.default
+"""
+
 OURS = {}  # OpOverload -> function
 
 
@@ -57,6 +64,9 @@ def decomposition_table():
     table.update(torch._decomp.get_decompositions(list(overloads(EXTRA))))
     for op in overloads(CALLED + LOWERED):
         table.pop(op, None)
+    for op in overloads(FORMATTED):
+        table[op] = in_eagers_format(table[op])
+    table[aten.upsample_bilinear2d.default] = floats_only(table[aten.upsample_bilinear2d.default])
     table.update(OURS)
     return {op: rule for op, rule in table.items() if op.namespace == "aten"}
 
@@ -70,6 +80,25 @@ def decompose(*targets):
         return function
 
     return decorate
+
+
+def in_eagers_format(rule):
+    """The (first) result is channels last if the input is, else contiguous."""
+
+    @functools.wraps(rule)
+    def wrapper(x, *args, **kwargs):
+        result = rule(x, *args, **kwargs)
+        memory_format = suggest_memory_format(x)
+        if isinstance(result, torch.Tensor):
+            return result.contiguous(memory_format=memory_format)
+        return result[0].contiguous(memory_format=memory_format), *result[1:]
+
+    return wrapper
+
+
+def floats_only(rule):
+    """Integers are left to the kernel: its sums are in fixed point."""
+    return functools.wraps(rule)(lambda x, *args: rule(x, *args) if x.is_floating_point() else NotImplemented)
 
 
 def in_opmath(function):

@@ -33,6 +33,14 @@ OVERLAPPING_WRITE = (
     "the graph writes in place to a tensor of which several elements share one place in memory",
     "write to a clone() of it",
 )
+SPARSE = (
+    "tensor without strides",
+    "an operator of the graph makes a sparse tensor",
+    "make it outside the compiled region",
+)
+NO_FUNCTIONAL_FORM = {  # PyTorch knows no way to make these functional
+    torch.ops.aten.polygamma_.default: lambda x, n: x.copy_(torch.ops.aten.polygamma(n, x)),
+}
 OVERLAP_MESSAGES = ("more than one element of the written-to tensor", "being mutated that has internal overlap")
 OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
@@ -96,6 +104,9 @@ class FunctionalMode(FunctionalTensorMode):
         if func is torch.ops.aten._linalg_check_errors.default:
             return func(unwrap(args[0]), *args[1:], **(kwargs or {}))
         check_arguments(func, args, kwargs or {})
+        if func in NO_FUNCTIONAL_FORM:
+            with self:
+                return NO_FUNCTIONAL_FORM[func](*args)
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -145,6 +156,8 @@ class GraphRunner(fx.Interpreter):
         for tensor, version in zip(given, versions, strict=True):
             if tensor._version != version:
                 check_write(tensor)
+        if isinstance(result, torch.Tensor) and result.layout != torch.strided:
+            raise Unsupported(*SPARSE)
         if isinstance(result, FunctionalTensor) and not views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result

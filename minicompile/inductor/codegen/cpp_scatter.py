@@ -58,10 +58,10 @@ class ScatterKernel(LoopKernel):
     def point(self, buffer, data):
         value = self.value(data.body)
         place = f"{self.names[buffer.name]}[{self.index(buffer.layout.address(data.position))}]"
-        half = data.body.dtype in ir.HALF
+        dtype = data.body.dtype
         if data.mode != "store":
-            old = f"m_load({place})" if half else place
-            value = OPS[_MODES[data.mode]].cpp.format(old, f"({COMPUTE[data.body.dtype]}){value}")
+            old = f"m_load({place})" if dtype in ir.HALF else f"({place} != 0)" if dtype == ir.torch.bool else place
+            value = OPS[_MODES[data.mode]].cpp.format(old, f"({COMPUTE[dtype]}){value}")
         self.line(f"{place} = {self.stored_as(buffer.name, value)};")
 
 

@@ -47,14 +47,14 @@ class Places:
         return tuple(result)
 
 
-def integer_indices(indices):
-    """False where an index is a mask: its result has a size that only the data knows."""
-    return all(i is None or i.dtype in INTEGERS for i in indices)
+def integer_indices(indices, x):
+    """False where x has too few dimensions, and where an index is a mask: only the data knows the result's size."""
+    return len(indices) <= x.ndim and all(i is None or i.dtype in INTEGERS for i in indices)
 
 
 @register_lowering(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(x, indices):
-    if not integer_indices(indices):
+    if not integer_indices(indices, x):
         return NotImplemented
     places = Places(x.size, indices, current().node.target is aten.index.Tensor)
     return TensorValue(x.device, x.dtype, places.size, lambda position: x.load(places.source(position)))

@@ -77,7 +77,7 @@ def scatter_reduce(x, dim, indices, source, reduce, *, include_self=True):
 
 def put(x, indices, values, accumulate, check=True, condition=None):
     """x[indices] = values (or +=); `condition` leaves points out."""
-    if not integer_indices(indices) or x.dtype == torch.bool and accumulate or 0 in x.size:
+    if not integer_indices(indices, x) or x.dtype == torch.bool and accumulate or 0 in x.size:
         return NotImplemented
     places = Places(x.size, indices, check)
     values = broadcast(values, places.size)
@@ -154,13 +154,15 @@ def index_copy(x, dim, indices, source):
 
 def _index_along(x, dim, indices, source, alpha, mode):
     size = replaced(x.size, dim, indices.size[0])
+    if source.size != size:  # eager raises, or takes one element for the only row
+        return NotImplemented
 
     def position_of(at):
         return replaced(at, dim, ir.indirect(indices.load((at[dim],)), x.size[dim], False))
 
     def build(initial, dtype):
         def body_of(at):
-            value = ir.op("cast", broadcast(source, size).load(at), dtype=dtype)
+            value = ir.op("cast", source.load(at), dtype=dtype)
             return value if alpha == 1 else ir.op("mul", value, ir.constant(alpha, dtype))
 
         return scatter_buffer(initial, size, position_of, body_of, mode)
