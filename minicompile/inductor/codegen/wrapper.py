@@ -66,8 +66,6 @@ def text_of(value):
         return f"complex({text_of(value.real)}, {text_of(value.imag)})"
     if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
         return f'float("{value}")'
-    if isinstance(value, complex):  # its repr may name a nan
-        return f"complex({text_of(value.real)}, {text_of(value.imag)})"
     if isinstance(value, torch.device):
         return f'torch.device("{value}")'
     return repr(value)
