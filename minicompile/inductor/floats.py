@@ -7,12 +7,20 @@ Mirrors `torch/fx/passes/_tensorify_python_scalars.py`.  Taught in chapter 07.
 
 import sympy
 import torch
+from torch.utils._sympy.printers import PythonPrinter
 
 from .expr import LateNumber, op
 from .ir import Extern, Layout
 
 # what SymPy says to `if size > 3` and to float(size)
 NEEDS_A_NUMBER = ("truth value of Relational", "Cannot convert expression to")
+
+
+class SizePrinter(PythonPrinter):
+    """Python for an expression of symbolic sizes."""
+
+    def _print_SizeSymbol(self, symbol):
+        return symbol.name
 
 
 class FloatValue(LateNumber):
@@ -50,6 +58,6 @@ def computed_float(node, arguments, lowering):
     """What the wrapper writes for a node that computes a float of floats and sizes."""
     module = {"_operator": "operator", "math": "math"}.get(node.target.__module__, "torch")
     late = [a for a in arguments if isinstance(a, (FloatValue, sympy.Expr))]
-    texts = [str(a) if isinstance(a, (FloatValue, sympy.Expr)) else repr(a) for a in arguments]
+    texts = [SizePrinter().doprint(a) if isinstance(a, sympy.Expr) else repr(a) for a in arguments]
     symbols = (a.symbols if isinstance(a, FloatValue) else a.free_symbols for a in late)
     return FloatValue(f"{module}.{node.target.__name__}({', '.join(texts)})", lowering, frozenset().union(*symbols))

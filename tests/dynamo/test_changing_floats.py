@@ -186,3 +186,13 @@ def test_dynamic_false_keeps_floats_constant():
     for value in (0.5, 0.25, 0.75):
         assert torch.equal(compiled(x, value), x * value)
     assert len(minicompile.record.compilations) == 3
+
+
+def test_a_float_and_an_int_that_change_together():
+    def run(x, f, n):
+        return x + n * f, torch.full((1,), f / n)
+
+    compiled, x = minicompile.compile(run), torch.ones(3)
+    for f, n in ((1.5, 2), (2.5, 3), (-0.75, 7)):
+        assert not differences(run(x, f, n), compiled(x, f, n), exact=True)
+    assert minicompile.stats()["graphs"] == 2

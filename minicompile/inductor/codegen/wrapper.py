@@ -13,9 +13,8 @@ import sys
 
 import sympy
 import torch
-from torch.utils._sympy.printers import PythonPrinter
 
-from ..floats import FloatValue
+from ..floats import FloatValue, SizePrinter
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
 from ..memory import out_variant
@@ -44,13 +43,6 @@ class Source:
         return f"{self.kernels.removeprefix(self.prelude)}\n{self.python}"
 
     __repr__ = __str__
-
-
-class SizePrinter(PythonPrinter):
-    """Python for an expression of symbolic sizes."""
-
-    def _print_SizeSymbol(self, symbol):
-        return symbol.name
 
 
 def text_of(value):
