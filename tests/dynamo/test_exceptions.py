@@ -325,3 +325,26 @@ def test_fields_of_builtin_exceptions():
 
     _, found = minicompile.compile(f, backend="eager")(X)
     assert found == f(X)[1] and found[1] == "math" and found[5] == "gone" and found[7] == (2, "no such")
+
+
+def test_the_parts_of_a_group_know_how_they_came_about():
+    def f(x):
+        def known(group):
+            return repr(group), group.__suppress_context__, repr(group.__cause__), repr(group.__context__)
+
+        group, found = ExceptionGroup("g", [ValueError(1), TypeError(2)]), []
+        found += [known(part) for part in (*group.split(ValueError), group.derive([KeyError()]))]
+        try:
+            try:
+                raise group from KeyError(1)
+            except* ValueError as part:
+                found.append(known(part))
+                raise
+            except* TypeError as part:
+                raise KeyError(3) from part
+        except ExceptionGroup as error:
+            found += map(known, (error, *error.exceptions))
+        return x + 1, found
+
+    found = minicompile.compile(f, backend="eager")(X)[1]
+    assert found == f(X)[1] and [each[1] for each in found[:4]] == [True, True, False, True]

@@ -1,6 +1,7 @@
 """When objects die: a value that the program drops dies then, also around graph breaks; one that it keeps lives."""
 
 import gc
+import inspect
 import re
 import weakref
 
@@ -208,11 +209,11 @@ def test_a_module_that_its_container_holds_does_not_break_the_graph():
 
 def test_what_eager_makes_anew_is_another_object_each_time():
     def f(x, kept):
-        kept += [int | None, list[int], re.match("a", "ab")]
-        again = kept[-3]
+        kept += [int | None, list[int], re.match("a", "ab"), inspect.signature(breaking)]
+        again = kept[-4]
         breaking()
-        return x + 1, again is kept[-3]
+        return x + 1, again is kept[-4]
 
     kept, compiled = [], minicompile.compile(f, backend="eager")
     assert all(compiled(torch.ones(2), kept)[1] for _ in range(3))
-    assert len(set(map(id, kept))) == 9 and kept[0] == kept[3] == int | None and kept[8].group() == "a"
+    assert len(set(map(id, kept))) == 12 and kept[0] == kept[4] == int | None and kept[10].group() == "a"

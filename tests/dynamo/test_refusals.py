@@ -135,3 +135,14 @@ def test_wrong_arguments(call):
     compiled = minicompile.compile(namespace["program"], backend="eager")
     expected = observed(namespace["program"], "5")
     assert expected[0] is TypeError and observed(compiled, "5") == expected
+
+
+@pytest.mark.parametrize(
+    "call", ["collections.deque([1], maxlen=n)", "enumerate([n], start=n)", "sorted([n], key=abs)"]
+)
+def test_right_keywords_of_what_is_written_in_c(call):
+    namespace = dict(NAMESPACE)
+    exec(f"def program(i, n, x):\n    return list({call}), x + 1", namespace)
+    minicompile.reset()
+    compiled = minicompile.compile(namespace["program"], backend="eager", fullgraph=True)
+    assert observed(compiled, "5") == observed(namespace["program"], "5")

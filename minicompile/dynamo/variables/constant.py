@@ -44,13 +44,21 @@ def as_observed(tx):
 
 def call_handler(tx, original, handler, args, kwargs):
     """Call a handler; a call that its signature does not take is the program's TypeError, with CPython's text."""
-    if kwargs and getattr(original, "__text_signature__", None):
+    if kwargs and has_signature(original):
         check_signature(tx, original, original, args, kwargs)  # names that are the handler's own are no keywords
     try:
         return handler(tx, *args, **kwargs)
     except TypeError:
         check_signature(tx, original, functools.partial(handler, tx), args, kwargs)
         raise
+
+
+def has_signature(function):
+    """Whether a function written in C says what it takes."""
+    try:
+        return getattr(function, "__text_signature__", None) is not None and bool(inspect.signature(function))
+    except ValueError:  # not in Python's words
+        return False
 
 
 def check_signature(tx, original, taker, args, kwargs):
@@ -270,7 +278,7 @@ class ConstantVariable(BuiltinObject):
         return f"ConstantVariable({self.value!r})"
 
 
-MADE_ANEW = (types.UnionType, types.GenericAlias, re.Match)
+MADE_ANEW = (types.UnionType, types.GenericAlias, re.Match, inspect.Signature)
 
 
 class MadeConstantVariable(ConstantVariable):

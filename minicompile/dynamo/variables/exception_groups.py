@@ -64,6 +64,7 @@ class ExceptionGroupVariable(ExceptionVariable):
             noted = tx.side_effects.load_attr(self, name)
             if noted is not None:
                 tx.side_effects.store_attr(made, name, tx.call(list, noted) if name == "__notes__" else noted)
+        tx.side_effects.store_attr(made, "__suppress_context__", tx.build(True))  # setting a cause does so, even None
         return made
 
     def split(self, tx, condition):

@@ -266,6 +266,8 @@ class UserDefinedObjectVariable(VariableTracker):
             return
         if self.stored_attribute(tx, name) is None:
             self.guard_lacks(tx, name)
+            if not self.has_instance_dict():
+                refuse_attribute(tx, delattr, self, name)
             tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
         if self.source is not None and tx.side_effects.load_attr(self, name) is None:
             tx.guard("present", self.attribute_source(name))
