@@ -7,10 +7,14 @@ Most rules are torch's own (`torch._decomp`).  CALLED and LOWERED name what indu
 has a rule.  The functions below replace rules that are missing, slower or less exact than the eager kernel.
 """
 
+import contextlib
 import functools
+import threading
 
 import torch
 import torch._decomp
+import torch._decomp.decompositions
+from torch._C import DispatchKey
 from torch._prims_common import get_computation_dtype, suggest_memory_format
 
 aten = torch.ops.aten
@@ -27,6 +31,7 @@ EXTRA = """
 # Kernels that are called, not rewritten.
 CALLED = """
     addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu bernoulli
+    multilabel_margin_loss_forward
 """
 
 # Operators that have a lowering of their own.
@@ -37,6 +42,19 @@ LOWERED = """
     max_pool2d_with_indices max_pool2d_with_indices_backward new_empty new_full new_ones new_zeros ones ones_like repeat
     roll select_scatter slice_scatter split square squeeze stack sum take tril triu unbind upsample_nearest1d.default
     upsample_nearest2d.default upsample_nearest3d.default zeros zeros_like
+"""
+
+# Operators for which torch has a Python rule above autograd: the table never sees them, nor eager's own backward.
+HIDDEN = """
+    hardshrink.default softshrink.default multi_margin_loss.default multilabel_margin_loss_forward.default
+    upsample_nearest1d.default upsample_nearest2d.default upsample_nearest3d.default _upsample_nearest_exact1d.default
+    _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default upsample_bilinear2d.default
+    upsample_bicubic2d.default
+"""
+# ... and those of which that rule is the only one that takes symbolic sizes.
+RESIZED = """
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
 """
 
 # Their kernels lay the result out as a known memory format; torch's rules keep the input's strides, or none.
@@ -67,8 +85,48 @@ def decomposition_table():
     for op in overloads(FORMATTED):
         table[op] = in_eagers_format(table[op])
     table[aten.upsample_bilinear2d.default] = floats_only(table[aten.upsample_bilinear2d.default])
+    table.update({op: in_float32(table[op]) for op in overloads(NORMALIZATIONS) if op in table})
     table.update(OURS)
     return {op: rule for op, rule in table.items() if op.namespace == "aten"}
+
+
+@contextlib.contextmanager
+def rules_above_autograd():
+    """HIDDEN operators go through autograd as in eager; RESIZED ones find their sizes and call those."""
+    keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    ours = {op: {} for op in overloads(HIDDEN)}
+    ours |= {getattr(aten, name).vec: dict.fromkeys(keys, resize_rule(getattr(aten, name))) for name in RESIZED.split()}
+    ours[aten.dropout.default] = dict.fromkeys(keys, dropout)
+    theirs = {op: dict(op.py_kernels) for op in ours}
+    try:
+        for op, rules in ours.items():
+            set_rules(op, {key: rule for key, rule in theirs[op].items() if key not in keys} | rules)
+        yield
+    finally:
+        for op, rules in theirs.items():
+            set_rules(op, rules)
+
+
+def set_rules(op, rules):
+    op.py_kernels.clear()
+    op.py_kernels.update(rules)
+    op._dispatch_cache.clear()
+
+
+def dropout(x, p, train):
+    """Where it has nothing to do the result is the input itself, to which the program may write."""
+    return aten.native_dropout(x, p, train)[0] if train and p != 0 and x.numel() != 0 else x
+
+
+def resize_rule(packet):
+    """The overload `vec` of a resizing operator: either the sizes or the factors are given."""
+
+    def resize(x, output_size, *align_corners_and_factors):
+        *align_corners, factors = align_corners_and_factors
+        size = torch._decomp.decompositions.upsample_compute_output_size(x.size(), output_size, factors)
+        return packet.default(x, size, *align_corners, *(factors or [None] * len(size)))
+
+    return resize
 
 
 def decompose(*targets):
@@ -163,10 +221,32 @@ def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_we
     return torch.where((classes == target) & (target != ignore_index), value, 0)
 
 
+NORMALIZATIONS = """
+    native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional
+    _batch_norm_with_update_functional
+"""
+inside = threading.local()  # `.normalization`: a rule of those is at work on this thread
+
+
+def in_float32(rule):
+    """Eager's kernels for normalization take the moments in float32, those of `var` and `std` (on a CPU) in float64."""
+
+    @functools.wraps(rule)
+    def wrapper(*args, **kwargs):
+        before, inside.normalization = getattr(inside, "normalization", False), True
+        try:
+            return rule(*args, **kwargs)
+        finally:
+            inside.normalization = before
+
+    return wrapper
+
+
 def moments(x, dim, correction, keepdim):
     """Variance and mean in two passes: exact where the one-pass formula cancels."""
     dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim] if x.dim() else []
-    wide = x.to(get_computation_dtype(x.dtype))
+    double = x.device.type == "cpu" and not getattr(inside, "normalization", False)
+    wide = x.to(torch.float64 if double else get_computation_dtype(x.dtype))
     mean = wide.mean(dims, keepdim=True)
     centered = wide - mean
     count = 1
@@ -177,16 +257,15 @@ def moments(x, dim, correction, keepdim):
     return total / (divisor if divisor > 0 else 0), mean if keepdim else mean.squeeze(dims)
 
 
-@decompose(aten.var.correction)
-def var(x, dim=None, *, correction=None, keepdim=False):
+def variance(x, dim=None, *, correction=None, keepdim=False, root=False, with_mean=False):
     if x.is_complex():
         return NotImplemented
-    return moments(x, dim, correction, keepdim)[0].to(x.dtype)
+    spread, mean = moments(x, dim, correction, keepdim)
+    spread = (spread.sqrt() if root else spread).to(x.dtype)
+    return (spread, mean.to(x.dtype)) if with_mean else spread
 
 
-@decompose(aten.var_mean.correction)
-def var_mean(x, dim=None, *, correction=None, keepdim=False):
-    if x.is_complex():
-        return NotImplemented
-    variance, mean = moments(x, dim, correction, keepdim)
-    return variance.to(x.dtype), mean.to(x.dtype)
+for _name in ("var", "std"):
+    _options = {"root": _name == "std"}
+    OURS[getattr(aten, _name).correction] = functools.partial(variance, **_options)
+    OURS[getattr(aten, f"{_name}_mean").correction] = functools.partial(variance, **_options, with_mean=True)

@@ -41,7 +41,15 @@ SPARSE = (
 NO_FUNCTIONAL_FORM = {  # PyTorch knows no way to make these functional
     torch.ops.aten.polygamma_.default: lambda x, n: x.copy_(torch.ops.aten.polygamma(n, x)),
 }
-OVERLAP_MESSAGES = ("more than one element of the written-to tensor", "being mutated that has internal overlap")
+REFUSED_WRITES = {  # part of a message -> kind, explanation, hint
+    "more than one element of the written-to tensor": OVERLAPPING_WRITE,
+    "being mutated that has internal overlap": OVERLAPPING_WRITE,
+    "out of bounds for storage": (
+        "write beside a tensor that was given",
+        "the graph writes with as_strided to memory that does not belong to its input",
+        "give the whole tensor to the compiled function",
+    ),
+}
 OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
 
@@ -147,12 +155,7 @@ class GraphRunner(fx.Interpreter):
                 raise Unsupported(*AUTOGRAD_MUTATION)
         given = [self.env[n] for n in node.all_input_nodes if isinstance(self.env[n], FunctionalTensor)]
         versions = [tensor._version for tensor in given]
-        try:
-            result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
-        except RuntimeError as error:
-            if any(text in str(error) for text in OVERLAP_MESSAGES):
-                raise Unsupported(*OVERLAPPING_WRITE) from error
-            raise
+        result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
         for tensor, version in zip(given, versions, strict=True):
             if tensor._version != version:
                 check_write(tensor)
@@ -246,7 +249,13 @@ def run_functional(gm, primals, constant_names, provenance):
     count = len(primals) - len(constant_names)
     history = [(p._version, p.grad_fn, p.requires_grad) if isinstance(p, torch.Tensor) else None for p in primals]
     runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)), provenance)
-    outputs = runner.run(*primals[:count], enable_io_processing=False)
+    try:
+        outputs = runner.run(*primals[:count], enable_io_processing=False)
+    except RuntimeError as error:
+        for text, reason in REFUSED_WRITES.items():
+            if text in str(error):
+                raise Unsupported(*reason) from error
+        raise
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
     tensors = [(i, p, history[i]) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
     mutations = [m for m in (_mutation(*entry) for entry in tensors) if m is not None]

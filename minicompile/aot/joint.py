@@ -9,14 +9,14 @@ Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
 from . import assertions, attention, freeze, functionalize
-from .decompositions import decomposition_table
+from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, unwrap
 from .partitioner import partition
@@ -146,9 +146,14 @@ def trace(gm, inputs, decompositions=None):
     # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.
     with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
         try:
-            traced = make_fx(run, decomposition_table=table)(*fakes)
+            with rules_above_autograd():
+                traced = make_fx(run, decomposition_table=table)(*fakes)
         except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
             raise Unsupported("branch on data", f"the graph goes one way or another by a tensor: {error}") from error
+        except DynamicOutputShapeException as error:
+            raise Unsupported(
+                "size read from data", f"the backward makes a tensor of a size from data: {error}"
+            ) from error
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     names = [*placeholders, *(n.replace(".", "_") for n in constants)]
     program = recording.program

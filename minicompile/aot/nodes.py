@@ -73,7 +73,8 @@ def has_effect(node):
 def escaping(graph, result_count):
     """Base nodes of what the user receives or what is copied into the user's tensors: no two may become one."""
     results = graph.output_node().args[0][:result_count]
-    return {base_of(n) for n in results if isinstance(n, fx.Node)}
+    owners = {base_of(n) for n in results if isinstance(n, fx.Node)}
+    return owners | {n.args[0] for n in owners if n.target is operator.getitem}  # the operator that returns several
 
 
 def tensor_type(value):

@@ -8,7 +8,6 @@ Mirrors nothing in PyTorch.  Taught in chapter 08.
 
 import functools
 import re
-import warnings
 
 import torch
 from torch._dispatch.python import no_python_dispatcher
@@ -29,6 +28,8 @@ def places_of_numbers(op):
     """The places of its numbers, or None where one element would not stand for the whole tensor."""
     if op.namespace != "aten" or op.is_view or torch.Tag.nondeterministic_seeded in op.tags:
         return None
+    if any(argument.name == "correction" for argument in op._schema.arguments):
+        return None  # any is taken, but kernels warn that one element is too few
     numbers = []
     for place, argument in enumerate(op._schema.arguments):
         kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]").removesuffix("?").lower()
@@ -80,8 +81,7 @@ def sample(key):
 @functools.lru_cache(4096)
 def refusal(op, arguments, options):
     """The message of the exception that the kernel raises for arguments of this kind, or None."""
-    with _disable_current_modes(), no_python_dispatcher(), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _disable_current_modes(), no_python_dispatcher(), torch.no_grad():
         args = [sample(key) for key in arguments]
         for place, argument in enumerate(op._schema.arguments[: len(args)]):
             if argument.name in SMALL:

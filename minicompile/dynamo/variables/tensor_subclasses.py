@@ -138,6 +138,8 @@ def wrap_plainly_read(output, value, source):
         unsupported("tensor subclass", f"{type(value).__name__} runs its own code for each operation")
     if isinstance(value, FakeTensor):
         unsupported("unusual tensor", "a fake tensor of another mode")
+    if value._is_zerotensor():
+        unsupported("unusual tensor", "a gradient of zeros that has no memory")
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
         unsupported("unusual tensor", f"a tensor with layout {value.layout}")
     if torch._C._functorch.is_functorch_wrapped_tensor(value):

@@ -50,7 +50,7 @@ def lift_fresh_copy(x):
 
 @register_lowering(
     aten.zeros, aten.zeros_like, aten.new_zeros, aten.empty.memory_format, aten.empty_like, aten.empty_permuted,
-    aten.empty_strided, aten.new_empty, aten.new_empty_strided,
+    aten.empty_strided, aten.new_empty, aten.new_empty_strided, aten._efficientzerotensor.default,
 )  # fmt: skip
 def zeros(*args, **kwargs):
     """Uninitialised memory is made of zeros: any value will do, and a constant is free."""
