@@ -8,6 +8,7 @@ import functools
 import math
 import operator
 import types
+import typing
 
 import pytest
 import torch
@@ -146,3 +147,12 @@ def test_right_keywords_of_what_is_written_in_c(call):
     minicompile.reset()
     compiled = minicompile.compile(namespace["program"], backend="eager", fullgraph=True)
     assert observed(compiled, "5") == observed(namespace["program"], "5")
+
+
+@pytest.mark.parametrize("use", ["{key: 1}", "{key}", "key in {1: 2}", "hash(key)"])
+def test_a_type_that_holds_what_cannot_be_hashed(use):
+    namespace = {"key": typing.Annotated[int, []]}
+    exec(f"def program(i, n, x):\n    return {use}, x + 1", namespace)
+    minicompile.reset()
+    expected = observed(namespace["program"], "5")
+    assert expected[0] is TypeError and observed(minicompile.compile(namespace["program"]), "5") == expected

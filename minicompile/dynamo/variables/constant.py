@@ -194,7 +194,7 @@ class ConstantVariable(BuiltinObject):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
-        if name == "__hash__" and self.value != self.value:
+        if name == "__hash__" and isinstance(self.value, float | complex) and self.value != self.value:
             unsupported("identity as a number", "the hash of NaN depends on its address")
         if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
             return tx.fold(self.method(name), args, kwargs)

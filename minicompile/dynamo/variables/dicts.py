@@ -41,9 +41,10 @@ def hashable(tx, variable):
         return tuple(hashable(tx, item) for item in variable.unpack(tx))
     if variable.python_type().__hash__ is None:
         tx.raise_observed(TypeError, f"unhashable type: '{type_name(variable.python_type())}'")
-    if isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method(tx):
-        return UserKey(tx, variable)
-    return variable.key()
+    if isinstance(variable, ConstantVariable):
+        tx.fold(hash, [variable], {})  # a union or an annotation may hold what cannot be hashed
+    by_method = isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method(tx)
+    return UserKey(tx, variable) if by_method else variable.key()
 
 
 def refuse_unknown_number(key, items):
