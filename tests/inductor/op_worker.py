@@ -22,6 +22,7 @@ import warnings
 import op_cases
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
 
 import minicompile
 from minicompile import config, record, testing
@@ -49,9 +50,12 @@ def full_name(op):
 
 
 def dtypes_of(op):
-    """The names of the dtypes that the operator says it supports on the CPU, then "errors": its bad inputs."""
+    """The names of the dtypes that the operator says it supports on the CPU; then "errors", its bad inputs, and
+    "gradient", the backward of float32."""
     known = sorted(str(dtype).removeprefix("torch.") for dtype in op.supported_dtypes("cpu") if dtype is not None)
-    return [*known, "errors"] if known and op.error_inputs_func is not None else known
+    errors = ["errors"] if known and op.error_inputs_func is not None else []
+    gradient = op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
+    return known + errors + ["gradient"] * gradient
 
 
 class Attempt:
@@ -60,15 +64,27 @@ class Attempt:
     def __init__(self, call, cases):
         copied = [case.copied() for case in cases]
         inputs = [t for case in copied for t in case.inputs]
+        if cases[0].gradient:
+            inputs = [t.requires_grad_(t.dtype.is_floating_point) for t in inputs]
         self.result = self.error = None
         torch.manual_seed(0)
         try:
             self.result = call(*inputs)
+            if cases[0].gradient:
+                self.result = self.result, gradients(self.result, inputs)
         except Exception as error:
             self.error = error
         self.inputs, self.aliases = inputs, {}
         if self.error is None and all(t.layout == torch.strided for t in inputs):
             self.aliases = testing.alias_pattern(inputs=inputs, result=self.result)
+
+
+def gradients(result, inputs):
+    roots = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    wanted = [t for t in inputs if t.requires_grad]
+    seeds = [torch.cos(torch.arange(t.numel())).to(t.dtype).view(t.shape) for t in roots]  # not all ones
+    found = torch.autograd.grad(roots, wanted, seeds, allow_unused=True) if roots and wanted else ()
+    return [None if g is None else g.contiguous() for g in found]  # what .grad gets is laid out as its tensor anyway
 
 
 def compare(eager, compiled, reference=None, signs=True):
@@ -170,7 +186,8 @@ def check_together(cases, undefined):
 
 def outcome_of(op, dtype, count):
     """One cell of the table."""
-    cases = op_cases.error_cases(op) if dtype == "errors" else op_cases.cases_of(op, getattr(torch, dtype), count)
+    special = {"errors": lambda: op_cases.error_cases(op), "gradient": lambda: op_cases.gradient_cases(op, count)}
+    cases = special[dtype]() if dtype in special else op_cases.cases_of(op, getattr(torch, dtype), count)
     problems, why = check_all(cases, full_name(op) in UNDEFINED)
     accepted = {name for name, text in problems.items() if is_accepted(full_name(op), text)}
     status = "failed" if problems.keys() - accepted else "accepted" if accepted else "fell back" if why else "passed"
