@@ -26,6 +26,8 @@ from .guards import draw_guards as draw_guards
 from .joint import draw_cut as draw_cut
 from .joint import draw_joint as draw_joint
 from .joint import draw_split as draw_split
+from .lines import LineMap as LineMap
+from .lines import draw_lines as draw_lines
 from .machine import print_versions as print_versions
 from .picture import Picture as Picture
 from .recompiles import draw_recompiles as draw_recompiles
@@ -37,6 +39,10 @@ from .saved import SavedBytes as SavedBytes
 from .saved import draw_budget as draw_budget
 from .saved import draw_passes as draw_passes
 from .saved import draw_saved as draw_saved
+from .scaling import draw_scaling as draw_scaling
+from .scaling import measure_threads as measure_threads
+from .scaling import measure_widths as measure_widths
+from .scaling import report_text as report_text
 from .show import show_c as show_c
 from .show import show_source as show_source
 from .show import show_text as show_text

@@ -135,6 +135,7 @@ class ExprWriter:
         return None
 
     def define(self, key, dtype, text, depth):
+        """Give a value a name, in the scope of this depth; who asks for it again is given the name."""
         name = self.fresh("t", key[0])
         scope = self.scopes[depth]
         scope.lines.append(self.assign(name, dtype, text))

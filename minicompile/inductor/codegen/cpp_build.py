@@ -1,7 +1,7 @@
 """Build and load generated C++: find a compiler, compile into the cache, load through `ctypes`, call through `_launch`.
 
 Goes in: C++ text.  Comes out: the functions in it, callable on tensors.  Mirrors `torch/_inductor/cpp_builder.py`.
-Chapter 11.
+Taught in chapter 11.
 """
 
 import ctypes
@@ -44,10 +44,11 @@ def find_compiler(preferred=""):
     )
 
 
-def build(source):
-    """C++ text -> path of a shared library, from the cache where possible."""
+def build(source, extra=()):
+    """C++ text -> path of a shared library, from the cache where possible.  extra: flags behind the usual ones."""
     compiler, version = find_compiler(config.cpp_compiler)
-    command = [*FLAGS, *LIBRARIES]
+    flags = [*FLAGS, *extra]
+    command = [*flags, *LIBRARIES]
     name = cache.key_of(source, version, " ".join(command))
     found = cache.get(f"{name}.so")
     if found is not None:
@@ -56,7 +57,7 @@ def build(source):
     with tempfile.TemporaryDirectory(dir=cache.directory(), prefix=".build-") as folder:
         text, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         text.write_text(source)
-        arguments = [compiler, *FLAGS, str(text), "-o", str(library), *LIBRARIES]
+        arguments = [compiler, *flags, str(text), "-o", str(library), *LIBRARIES]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
         if done.returncode != 0:
             raise MinicompileError(f"{compiler} failed on generated code:\n{done.stderr[:8000]}")
@@ -75,9 +76,9 @@ def launcher(function, tensors, numbers):
     return Launcher(ctypes.cast(function, ctypes.c_void_p).value, tensors, numbers, raise_error)
 
 
-def load(source, counts):
+def load(source, counts, extra=()):
     """Build C++ text; its functions `run_0`, `run_1`, ... by name.  counts: how many tensors and numbers each takes."""
     if not counts:
         return {}
-    library = ctypes.CDLL(str(build(source)))
+    library = ctypes.CDLL(str(build(source, extra)))
     return {name: launcher(getattr(library, name), *count) for name, count in counts.items()}

@@ -1,7 +1,7 @@
 """Loop nests in C++: which loops run in parallel, which in vector registers, and how partial results are combined.
 
 Goes in: loops and what stands inside.  Comes out: text.  Mirrors `LoopNest` of `torch/_inductor/codegen/cpp.py`.
-Chapter 11.
+Taught in chapter 11.
 """
 
 import dataclasses
