@@ -156,3 +156,13 @@ def test_a_type_that_holds_what_cannot_be_hashed(use):
     minicompile.reset()
     expected = observed(namespace["program"], "5")
     assert expected[0] is TypeError and observed(minicompile.compile(namespace["program"]), "5") == expected
+
+
+def test_a_constant_has_the_attributes_of_its_own_class():
+    def program(x):
+        has = [hasattr(value, name) for value in (1, None, "a", 2.5) for name in ("__getitem__", "join", "__mod__")]
+        return x + 1, has, getattr(1, "format", "none")
+
+    minicompile.reset()
+    x = torch.ones(2)
+    assert minicompile.compile(program, fullgraph=True)(x)[1:] == program(x)[1:]

@@ -186,6 +186,8 @@ class ConstantVariable(BuiltinObject):
         found = class_lookup(tx, type(self.value), name)
         if found is not None and type(found.attribute) in (types.FunctionType, property):
             return descriptor_get(tx, found, self)
+        if not hasattr(type(self.value), name):  # the methods below are those of texts
+            return tx.constant_getattr(self, name)
         return VariableTracker.var_getattr(self, tx, name)
 
     def call_method(self, tx, name, args, kwargs):
