@@ -8,6 +8,7 @@ leaves that dropout out (torch/_decomp/decompositions.py, `_rnn_helper`, as of 2
 import functools
 
 import torch
+from torch.utils import _pytree as pytree
 
 from ..errors import Unsupported
 
@@ -41,7 +42,18 @@ def by_layer(function, *args, **kwargs):
     return (x, *(torch.cat(parts) for parts in zip(*finals)))
 
 
+def layers_of(function, *args, **kwargs):
+    """oneDNN's forward keeps what its backward needs only in grad mode, in which no compiled forward runs."""
+    tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(enabled and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)))
+    try:
+        return by_layer(function, *args, **kwargs)
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
 RECURRENT = {
-    function: functools.partial(by_layer, function)
+    function: functools.partial(layers_of, function)
     for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 }

@@ -278,7 +278,8 @@ class GraphLowering:
         if brought:
             return result
         if not isinstance(node.target, torch._ops.OpOverload):  # operator.getitem, arithmetic on sizes
-            return node.target(*args, **kwargs)
+            mutates = isinstance(node.target, torch._ops.HigherOrderOperator)  # of a user's operator, on copies
+            return self.extern(node.target, args, kwargs) if mutates else node.target(*args, **kwargs)
         result = NotImplemented
         if self.supported(node):
             rule = self.lowerings.get(node.target) or self.lowerings.get(node.target.overloadpacket)

@@ -194,9 +194,15 @@ class Extern:
     binds: tuple = ()
 
     @property
+    def operator(self):
+        """Also where the target calls a user's operator on copies of what it writes into."""
+        return self.args[0] if isinstance(self.target, torch._ops.HigherOrderOperator) else self.target
+
+    @property
     def ordered(self):
         """Must the call run, and in its turn?  Assertions must, and random draws, which advance the generator."""
-        return not self.target._schema.returns or torch.Tag.nondeterministic_seeded in self.target.tags
+        operator = self.operator
+        return not operator._schema.returns or torch.Tag.nondeterministic_seeded in operator.tags
 
     def views(self):
         found = []

@@ -46,7 +46,7 @@ def _own_memory(schedule):
     """
     own = {name for group in schedule.groups if _allocates(group) for name in group.stored}
     for group in schedule.groups:
-        if group.kind == "extern" and may_alias(group.nodes[0].data.target):
+        if group.kind == "extern" and may_alias(group.nodes[0].data.operator):
             own -= set(group.reads)
     return own - {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
 

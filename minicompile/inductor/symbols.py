@@ -172,6 +172,6 @@ def waiting(buffers, reads):
             brings[buffer.name] = brings.get(data.source, ())
         if isinstance(data, Extern):
             brings[buffer.name] = {symbol for symbol, _ in data.binds}
-            states = symbols if not data.target._schema.returns else ()
+            states = symbols if not data.operator._schema.returns else ()
             latest.update(dict.fromkeys([*brings[buffer.name], *states], buffer.name))
     return result

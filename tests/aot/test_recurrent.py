@@ -22,6 +22,14 @@ def test_dropout_between_layers(kind, bidirectional, batch_first):
     check(layer.eval(), torch.randn(3, 5, 4, requires_grad=True), compiler=aot_eager, strides=False, aliasing=False)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_weights_learn_from_data_without_gradients(kind, backend):
+    layer = getattr(nn, kind)(4, 3, bidirectional=True, batch_first=True)
+    compiler = lambda fn: minicompile.compile(fn, backend=backend)
+    check(layer, torch.randn(2, 3, 4), compiler=compiler, strides=False, aliasing=False, graph_breaks=0)
+
+
 def test_projections_and_given_states():
     layer = nn.LSTM(4, 6, 2, dropout=0.5, proj_size=3)
     states = torch.randn(2, 5, 3), torch.randn(2, 5, 6)

@@ -58,6 +58,8 @@ def text_of(value):
         return f"complex({text_of(value.real)}, {text_of(value.imag)})"
     if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
         return f'float("{value}")'
+    if isinstance(value, torch._ops.OpOverload):
+        return overload_text(value)
     if isinstance(value, torch.device):
         return f'torch.device("{value}")'
     return repr(value)
@@ -184,7 +186,8 @@ def overload_text(overload):
     """torch.ops.aten.mm.default -> a name in the wrapper's namespace."""
     if str(overload) in BINDINGS:
         return BINDINGS[str(overload)]
-    return f"ops.{str(overload)}"
+    group = "higher_order." if isinstance(overload, torch._ops.HigherOrderOperator) else ""
+    return f"ops.{group}{overload}"
 
 
 def generate(schedule, plan, make_kernel):

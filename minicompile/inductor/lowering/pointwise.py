@@ -11,6 +11,7 @@ import torch
 from .. import ir
 from ..graph import TensorValue, current
 from .common import KIND, apply, aten, broadcast, cast, elementwise, fake, promote, register_lowering, rejected_by_eager
+from .creation import filled
 
 # ATen operator -> scalar operation, for those that compute and answer in the promoted dtype.
 SAME = """abs neg bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum fmax fmin remainder fmod relu sign
@@ -228,6 +229,8 @@ def masked_fill(x, mask, value):
 
 @register_lowering(aten._to_copy)
 def to_copy(x, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    if not isinstance(x, TensorValue):  # a number, of which a nested vmap has made a tensor
+        return filled(x)
     if torch.device(device or x.device) != x.device:
         return NotImplemented
     return copy_of(cast(x, dtype or x.dtype))
