@@ -38,7 +38,7 @@ capture_scalar_outputs = _flag("CAPTURE_SCALAR_OUTPUTS", False)  # `.item()`, `n
 
 # --- aot --------------------------------------------------------------------------------------------
 partition_recompute = _flag("PARTITION_RECOMPUTE", True)  # min-cut may recompute cheap values in the backward
-activation_memory_budget = _fraction("ACTIVATION_MEMORY_BUDGET", 1.0)  # share of what min-cut saves; 0: recompute all
+activation_memory_budget = _fraction("ACTIVATION_MEMORY_BUDGET", 1.0)  # 1: what min-cut takes; 0: as little as possible
 freeze = _flag("FREEZE", False)  # without gradients: fold parameters; a write to one, but by .data, compiles again
 
 # --- inductor ---------------------------------------------------------------------------------------

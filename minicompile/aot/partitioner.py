@@ -246,57 +246,76 @@ def describe(node, primals, results, mutated):
     return "extra", "fewer bytes than what it is made of"
 
 
+class Split:
+    """The joint graph of an `AOTGraph`, and what follows from where computing again stops."""
+
+    def __init__(self, graph):
+        self.joint, nodes = graph.joint, list(graph.joint.graph.nodes)
+        outputs = list(nodes[-1].args[0])
+        self.results, self.grads = outputs[: graph.result_count], outputs[graph.result_count :]
+        places = [n for n in nodes if n.op == "placeholder"]
+        self.primals, self.tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
+        self.forward = [n for n in nodes if n.op != "output" and not n.meta["backward"]]
+        self.places = {n for n in self.forward if n.op == "placeholder"}
+        self.mutated = {self.primals[m.index] for m in graph.mutations}
+
+    def needed_in_backward(self, stop):
+        return needed_for([*self.grads, *effects(self.joint, backward=True)], stop)
+
+    def cut(self):
+        """The cheapest values to save."""
+        inside = set(self.forward)
+        crossing = {i for n in self.needed_in_backward(inside) for i in n.all_input_nodes if i in inside}
+        crossing |= {g for g in self.grads if g in inside}
+        return Cut(self.forward, crossing, self.results, self.mutated)
+
+    def saved(self, stop):
+        """What the backward reads from the forward if it computes again what is not in `stop`."""
+        read = {i for n in self.needed_in_backward(stop | self.places) for i in n.all_input_nodes} | set(self.grads)
+        saved = [n for n in self.forward if n in read and (n in stop or n in self.places)]
+        return [n for n in saved if is_tensor(n)] + [n for n in saved if not is_tensor(n)]
+
+    def describe(self, node):
+        return describe(node, self.primals, self.results, self.mutated)
+
+    def forward_order(self, extra):
+        compute = needed_for([*self.results, *extra, *effects(self.joint, backward=False)], set())
+        return [n for n in self.joint.graph.nodes if n in compute]
+
+    def backward_order(self, saved):
+        inputs = [*saved, *self.tangents]
+        return late(self.joint, self.needed_in_backward(set(inputs)), inputs, self.grads)
+
+
 def partition(graph):
     """Fill in the split of `graph.joint`."""
-    nodes = list(graph.joint.graph.nodes)
-    outputs = list(nodes[-1].args[0])
-    results, grads = outputs[: graph.result_count], outputs[graph.result_count :]
-    places = [n for n in nodes if n.op == "placeholder"]
-    primals, tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
-    forward = [n for n in nodes if n.op != "output" and not n.meta["backward"]]
-    inside = set(forward)
-    must_run = list(effects(graph.joint, backward=True))
-    backward = needed_for([*grads, *must_run], inside)
-    crossing = {i for n in backward for i in n.all_input_nodes if i in inside} | {g for g in grads if g in inside}
-    mutated = {primals[m.index] for m in graph.mutations}
-    places = {n for n in forward if n.op == "placeholder"}
-
-    def read_across(stop):
-        """What the backward reads from the forward if it computes again what is not in `stop`."""
-        reached = needed_for([*grads, *must_run], stop | places)
-        read = {i for n in reached for i in n.all_input_nodes} | set(grads)
-        return [n for n in forward if n in read and (n in stop or n in places)]
-
-    saved = Cut(forward, crossing, results, mutated).saved()
+    split = Split(graph)
+    stop = split.cut().saved()
     if config.activation_memory_budget < 1:
-        saved = Budget(read_across, forward, results, mutated).choose(saved, config.activation_memory_budget)
-    saved = read_across(saved)
-    saved = [n for n in saved if is_tensor(n)] + [n for n in saved if not is_tensor(n)]
-    build(graph, saved, primals, tangents, results, grads, mutated)
+        stop = Budget(split, stop).choose(config.activation_memory_budget)
+    saved = split.saved(stop)
+    build(graph, split, saved)
+    graph.grad_dependence = tangents_behind(split.joint, split.grads, split.tangents)
 
 
-def build(graph, saved, primals, tangents, results, grads, mutated):
+def build(graph, split, saved):
     """Make `forward` and `backward` around what is saved."""
-    joint, extra = graph.joint, []
-    position = {"input": primals.index, "result": results.index, "extra": extra.index}
+    joint, extra = split.joint, []
+    position = {"input": split.primals.index, "result": split.results.index, "extra": extra.index}
     for node in saved:
-        source, why = describe(node, primals, results, mutated)
+        source, why = split.describe(node)
         if source == "extra":
             extra.append(node)
         value = node.meta["val"]
         shape, dtype = (tuple(value.shape), value.dtype) if is_tensor(node) else ((), type(value).__name__)
         entry = SavedTensor(node.name, shape, dtype, size_in_bytes(node), why, (source, position[source](node)))
         graph.saved.append(entry)
-    compute = needed_for([*results, *extra, *effects(joint, backward=False)], set())
-    in_order = [n for n in joint.graph.nodes if n in compute]
-    graph.forward = extract(joint, primals, in_order, [*results, *extra], "forward")
-    keep_old_values(graph.forward, len(results))
-    inputs = [*saved, *tangents]
-    compute = needed_for([*grads, *effects(joint, backward=True)], set(inputs))
-    again = [n for n in joint.graph.nodes if n in compute and not n.meta["backward"] and n.op == "call_function"]
-    graph.recomputed = [n.name for n in again]
-    graph.backward = extract(joint, inputs, late(joint, compute, inputs, grads), grads, "backward")
-    graph.grad_dependence = tangents_behind(joint, grads, tangents)
+    in_order = split.forward_order(extra)
+    graph.forward = extract(joint, split.primals, in_order, [*split.results, *extra], "forward")
+    keep_old_values(graph.forward, len(split.results))
+    in_order = split.backward_order(saved)
+    graph.recomputed = [n.name for n in joint.graph.nodes if n in {*in_order} and not n.meta["backward"]]
+    graph.backward = extract(joint, [*saved, *split.tangents], in_order, split.grads, "backward")
 
 
 def tangents_behind(joint, grads, tangents):

@@ -113,7 +113,7 @@ def draw_budget(graphs, title="Saved bytes against computing again"):
         panel.set_ylim(bottom=0)
         panel.legend(loc="best")
     above.set_title(title, loc="left")
-    below.set_xlabel("activation_memory_budget   (1: what the minimum cut saves)")
+    below.set_xlabel("activation_memory_budget   (1: the minimum cut)")
     figure.align_ylabels()
     figure.tight_layout()
     rows = zip(budgets, kept, again, peaks, strict=True)
