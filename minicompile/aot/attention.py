@@ -265,7 +265,7 @@ def rewrite(gm):
     for node in gm.graph.nodes:
         if node in inner:
             continue
-        last = next(reversed(graph.nodes), None)
+        last = next(iter(reversed(graph.nodes)), None)
         if node in found:
             environment[node] = emit(graph, found[node], environment)
             for new in reversed(graph.nodes):

@@ -302,7 +302,7 @@ class Scheduler:
         rows, length = (hint(ir.product(v.size for v in variables)) for variables in (outer, inner))
         if not self.on_gpu:
             return rows < MIN_PARALLEL and length > LONG_PASS
-        reads = [address for n in nodes if n.inner for _, address in self.addresses.reads(n)]
+        reads = [a for n in nodes if n.inner for _, a in self.addresses.reads(n) if not a.vars().isdisjoint(inner)]
         if any(address.coefficient(v) == 1 for address in reads for v in outer):  # a program takes columns side by side
             rows, length = rows // 32, length * 32
         return rows < GPU_PROGRAMS and length > GPU_ROW and rows * length > GPU_WORK

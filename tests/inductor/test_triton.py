@@ -404,9 +404,9 @@ def test_launcher_passes_what_the_driver_needs(monkeypatch):
         def run(self, *args):
             calls.append((self.aligned, args))
 
-    def compile_(self, target=None, aligned=True):
-        compiled.append(aligned)
-        return Compiled(aligned)
+    def compile_(self, target=None, kind=0):
+        compiled.append(not kind & 1)
+        return Compiled(not kind & 1)
 
     monkeypatch.setattr(triton_launch.TritonKernel, "compile", compile_)
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
@@ -419,10 +419,10 @@ def test_launcher_passes_what_the_driver_needs(monkeypatch):
     launch = made(kernel).on_device(0)
     base = torch.empty(1000)
     base = base[(-base.data_ptr() % 16) // 4 :]
-    launch(base, base, 130)
+    launch(base, base, 128)
     pointer = base.data_ptr()
-    tail = ("function", "metadata", None, None, None, pointer, pointer, 130, 64)
-    assert calls == [(True, (3, 1, 1, 77, *tail))]
+    tail = ("function", "metadata", None, None, None, pointer, pointer, 128, 64, None)
+    assert calls == [(True, (2, 1, 1, 77, *tail))]
     launch(base, base, 0)
     assert len(calls) == 1  # nothing to do: nothing launched
     launch(base[1:], base, 5)

@@ -4,7 +4,8 @@ Goes in: a `Schedule`.  Comes out: a `Source`: the kernels, and the wrapper that
 Mirrors `torch/_inductor/codegen/triton.py`.  Taught in chapter 12.
 
     pointwise    each program takes XBLOCK neighbours, or a YBLOCK x XBLOCK tile where memory orders differ (transpose)
-    persistent   each program holds XBLOCK whole rows: softmax and layer norm read their input once
+    persistent   each program holds XBLOCK whole rows: softmax and layer norm read their input once (where the length is
+                 symbolic there is a looped kernel, too, for rows that turn out longer than the block)
     looped       each program walks along XBLOCK rows, RBLOCK elements at a time, once for each pass
     shared       few, long rows: programs reduce parts of a row, and a second kernel joins the parts
 """
@@ -96,9 +97,31 @@ class LoopKernel(SharedReductions, LoopedReductions):
         xnumel, rnumel = (ir.product(v.size for v in vs) for vs in (self.outer, self.inner))
         self.find_online()
         walks = sum(bool(self.needed_nodes(level)) for level in range(last + 1))
-        self.tile = tiles.reduction(xnumel, rnumel, self.columns, last + 1, walks, len(rows), self.interpreted)
+        facts = (xnumel, rnumel, self.columns, last + 1, walks, len(rows), self.interpreted)
+        self.tile = tiles.reduction(*facts)
         if self.tile.parts > 1:
             return self.shared_reduction()
+        if not self.tile.persistent or isinstance(rnumel, int):
+            return self.finish(*self.rows())
+        return self.short_or_long(rnumel, lambda: tiles.reduction(*facts, hold=False))
+
+    def short_or_long(self, rnumel, tile_of_long):
+        """Two kernels and the Python function that calls the one for this length of a row."""
+        texts, held = [], self.tile.r
+        lines = [f"    if {{length}} <= {held}:", "        return @NAME@_short({short})", "    @NAME@_long({long})"]
+        arguments = {}
+        for name in ("short", "long"):
+            text, writer = self.rows(rare=name == "long")
+            texts.append(text.replace("@NAME@", f"@NAME@_{name}", 1))
+            arguments[name] = ", ".join([text for text, _ in writer.types] + writer.size_names)
+            self.tile = tile_of_long()
+        body = "\n".join(lines).format(length=writer.size(rnumel), **arguments)
+        sizes = ", ".join([text for text, _ in writer.types] + list(self.numbers.values()))
+        return self.finish("\n\n\n".join([*texts, f"def @NAME@({sizes}):\n{body}"]), writer)
+
+    def rows(self, rare=False):
+        """(text, writer) of the kernel that has whole rows."""
+        last = max(self.level.values())
         writer = self.writer(self.reads, self.stored, self.nodes)
         x, r = self.reduction_axes(writer)
         self.start(writer, (x,) if not self.tile.persistent else (x, r))
@@ -108,7 +131,7 @@ class LoopKernel(SharedReductions, LoopedReductions):
             self.outer_nodes(writer, level)
         constants = {x.constant: x.block, r.constant: r.block}
         grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
-        return self.finish(function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants), writer)
+        return function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants, rare), writer
 
     def finish(self, text, writer, words=(), bodies=None):
         """The Kernel; its name is made of the first few things that it does."""
@@ -123,7 +146,7 @@ class LoopKernel(SharedReductions, LoopedReductions):
         """Define the index and the mask of each axis of the grid, at the top of the kernel; the last varies fastest."""
         writer.use_axes(writer.axes or list(axes))
         grid = [axis for axis in axes if axis.name != "r"]
-        programs = programs or "tl.program_id(0)" + (".to(tl.int64)" if writer.wide else "")
+        programs = programs or writer.program()
         if len(grid) > 1:
             writer.line(f"program = {programs}")
             programs = "program"

@@ -8,11 +8,12 @@ Mirrors `TritonOverrides` and `IterationRanges` of `torch/_inductor/codegen/trit
 import dataclasses
 import math
 
+import sympy
 import torch
 
 from ... import config
 from .. import ir
-from ..indexing import Indirect
+from ..indexing import Indirect, hint
 from ..ops import OPS
 from .common import ExprWriter, Forward
 
@@ -99,7 +100,8 @@ class TritonWriter(ExprWriter):
         self.layouts = addresses.layouts
         self.params, self.types, self.names = [], [], {}
         self.axes, self.axis_of, self.local_axes = [], {}, {}
-        self.wide, self.asserts = False, False
+        self.wide, self.asserts = False, False  # wide: some index needs 64 bits
+        self.reach = {}  # symbolic numbers that indices stay below: which type they need is seen at the launch
 
     def bind(self, reads, writes, shared):
         """Give every buffer a parameter; buffers that share memory share it.  shared: name -> whose memory it is in."""
@@ -118,16 +120,26 @@ class TritonWriter(ExprWriter):
         self.params.append(names[0])
         self.types.append((text, pointer(layout.dtype)))
         self.names.update(dict.fromkeys(names, text))
-        extent = layout.address(tuple(n - 1 for n in layout.size)).constant
-        self.wide = self.wide or not isinstance(extent, int) or extent >= 2**31 - 2**20
+        self.reaches(layout.address(tuple(n - 1 for n in layout.size)).constant + 1)
+
+    def reaches(self, extent):
+        """Indices go up to here."""
+        if isinstance(extent, int):
+            self.wide = self.wide or extent >= 2**31 - 2**20
+        else:
+            self.reach[sympy.expand(extent)] = None
+
+    def program(self):
+        """The number of the program, in the type that indices need."""
+        kind = "tl.int64" if self.wide else "index" if self.reach else ""
+        return f"tl.program_id(0).to({kind})" if kind else "tl.program_id(0)"
 
     # --- axes ---
 
     def use_axes(self, axes):
         self.axes = axes
         self.axis_of.update({v: axis for axis in axes for v in axis.vars})
-        points = ir.product(axis.numel for axis in axes)
-        self.wide = self.wide or not isinstance(points, int) or points >= 2**31 - 2**20
+        self.reaches(ir.product(axis.numel for axis in axes))
 
     def axes_under(self, *exprs):
         """The axes that values depend on, as a set of names."""
@@ -315,15 +327,27 @@ def indent(lines):
     return ["    " + line for line in lines]
 
 
-def function(name, writer, body, grid, num_warps, constants):
-    """The whole kernel.  grid: text of the number of programs; constants: block sizes."""
+def likely(writer, reach):
+    """The kind of launch that the hints tell; see `TritonKernel`."""
+    sizes = list(map(hint, writer.numbers))
+    wide = hint(reach) >= 2**31 - 2**20 or any(abs(n) >= 2**31 for n in sizes)
+    return 2 * wide + sum(4 << k for k, n in enumerate(sizes) if n % 16)
+
+
+def function(name, writer, body, grid, num_warps, constants, rare=False):
+    """The whole kernel.  grid: text of the number of programs; constants: block sizes; rare: not compiled ahead."""
+    reach = writer.reach and sympy.Max(*writer.reach)
+    more = f', reach="{writer.size(reach)}"' if writer.reach and not writer.wide else ""
     writer.size_names = list(writer.numbers.values())
+    if writer.numbers:
+        more += f", likely={likely(writer, reach or 0)}"
     types = ", ".join(f"{text}: {kind}" for text, kind in [*writer.types, *((s, "i64") for s in writer.size_names)])
     blocks = "".join(f", {k}={v}" for k, v in constants.items())
-    asserts = ", asserts=True" if writer.asserts else ""
-    params = [text for text, _ in writer.types] + writer.size_names + [f"{k}: tl.constexpr" for k in constants]
+    more += (", asserts=True" if writer.asserts else "") + (", rare=True" if rare else "")
+    fixed = [*constants, *(["index"] if writer.numbers else [])]
+    params = [text for text, _ in writer.types] + writer.size_names + [f"{k}: tl.constexpr" for k in fixed]
     head = [
-        f'@kernel("{types}", grid="{grid}", num_warps={num_warps}{blocks}{asserts})',
+        f'@kernel("{types}", grid="{grid}", num_warps={num_warps}{blocks}{more})',
         f"def {name}({', '.join(params)}):",
     ]
     return "\n".join([*head, *indent(body or ["pass"])])

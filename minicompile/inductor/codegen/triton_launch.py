@@ -1,8 +1,8 @@
 """Compiling and launching Triton kernels.
 
 Goes in: the text of kernels, each under `@kernel(types, grid=..., num_warps=..., XBLOCK=...)`.  Comes out: callables on
-tensors. On CUDA tensors a kernel is compiled once for each device and alignment, and the launcher that Triton made for
-it is called directly: no argument inspection, no cache look-up.  On CPU tensors it runs in Triton's interpreter.
+tensors. On CUDA tensors a kernel is compiled once for each device and kind of launch, and the launcher that Triton made
+for it is called directly: no argument inspection, no cache look-up.  On CPU tensors it runs in Triton's interpreter.
 Mirrors `torch/_inductor/runtime/triton_heuristics.py` and `static_cuda_launcher.py`.  Taught in chapter 12.
 """
 
@@ -31,8 +31,9 @@ def cdiv(a, b):
 _LAUNCH = """
 def launch({params}):
     {pointers}
-    if ({combined}) & 15 and aligned:
-        return unaligned({params})
+    kind = {kind}
+    if kind != {own}:
+        return other(kind)({params})
     programs = {grid}
     if programs:
         run(programs, 1, 1, stream(device), function, {extra}metadata, None, None, None, {values})
@@ -40,11 +41,18 @@ def launch({params}):
 
 
 class TritonKernel:
-    """One kernel: call it with its tensors, then its sizes."""
+    """One kernel: call it with its tensors, then its sizes.
 
-    def __init__(self, function, types_, grid, num_warps, asserts, constants):
+    It is compiled anew for each kind of launch, a sum of: 1 where a tensor does not start at a multiple of 16 bytes, 2
+    where indices or sizes need 64 bits, 4 << k where size k is no multiple of 16.  Kind 0 is the fastest: its accesses
+    are 16 bytes wide.  likely: the kind to compile ahead; reach: the size below which indices stay.
+    """
+
+    def __init__(self, function, types_, grid, num_warps, constants, asserts=False, reach="", likely=0, rare=False):
         self.function, self.grid, self.constants = function, grid, constants
+        self.reach, self.likely, self.rare = reach, likely, rare
         self.signature = dict(part.split(": ") for part in types_.split(", "))
+        self.sizes = [name for name, kind in self.signature.items() if not kind.startswith("*")]
         self.options = {
             "num_warps": num_warps,
             "enable_fp_fusion": False,  # a * b + c rounds twice, as in eager
@@ -52,7 +60,7 @@ class TritonKernel:
             "debug": asserts,  # device_assert is compiled in
             "sanitize_overflow": False,  # integers wrap
         }
-        self.launchers = {}  # device number (-1: CPU) -> function
+        self.launchers = {}  # device number (-1: CPU), or that and a kind of launch -> function
         self.interpreted = None
 
     @property
@@ -72,42 +80,61 @@ class TritonKernel:
 
     # --- on a GPU ---
 
-    def compile(self, target=None, aligned=True):
+    def compile(self, target=None, kind=None):
         """A `CompiledKernel`.  target: `GPUTarget("cuda", 90, 32)` needs no GPU; None is the current device."""
-        function = JITFunction(self.function)
-        signature = {**self.signature, **dict.fromkeys(self.constants, "constexpr")}
-        pointers = [k for k, kind in enumerate(signature.values()) if kind.startswith("*")]
-        attributes = {(k,): [["tt.divisibility", 16]] for k in pointers} if aligned else {}
-        source = ASTSource(function, signature, dict(self.constants), attributes)
+        kind = self.likely if kind is None else kind
+        constants, signature = dict(self.constants), dict(self.signature)
+        if self.sizes:
+            constants["index"] = tl.int64 if kind & 2 else tl.int32
+            signature |= dict.fromkeys(self.sizes, "i64" if kind & 2 else "i32")
+        sixteen = [name for k, name in enumerate(self.sizes) if not kind & 4 << k]
+        sixteen += [] if kind & 1 else [name for name in self.signature if name not in self.sizes]
+        attributes = {(k,): [["tt.divisibility", 16]] for k, name in enumerate(signature) if name in sixteen}
+        source = ASTSource(
+            JITFunction(self.function), signature | dict.fromkeys(constants, "constexpr"), constants, attributes
+        )
         return triton.compile(source, target=target, options=dict(self.options))
 
-    def on_device(self, device, aligned=True):
+    def kind_text(self):
+        """The kind of a launch, as an expression of its arguments."""
+        pointers = " | ".join(f"{n}_" for n in self.signature if n not in self.sizes)
+        parts = [f"(({pointers}) & 15 and 1)"]
+        if self.sizes:  # + (1 << 31) makes what fits into 32 bits with a sign fit into 32 bits without
+            slack = {self.reach: (1 << 31) + (1 << 20)}
+            high = " | ".join(f"{n} + {slack.get(n, 1 << 31)}" for n in self.sizes)
+            parts += [f"(({high}) >> 32 and 2)"]
+        return " + ".join(parts + [f"({n} & 15 and {4 << k})" for k, n in enumerate(self.sizes)])
+
+    def on_device(self, device, kind=None):
         """The function that launches this kernel on a device."""
+        kind = self.likely if kind is None else kind
         with torch.cuda.device(device):
-            compiled = self.compile(aligned=aligned)
+            compiled = self.compile(kind=kind)
             run, extra = direct(compiled.run)  # loads the binary
         names = list(self.signature)
-        pointers = [n for n, kind in self.signature.items() if kind.startswith("*")]
+        pointers = [n for n in names if n not in self.sizes]
         values = [f"{n}_" if n in pointers else n for n in names] + [str(v) for v in self.constants.values()]
         text = _LAUNCH.format(
             params=", ".join(names),
             pointers="; ".join(f"{n}_ = {n}.data_ptr()" for n in pointers),
-            combined=" | ".join(f"{n}_" for n in pointers),
-            grid=self.grid if len(names) > len(pointers) else self.programs({}),
-            values=", ".join(values),
+            kind=self.kind_text(),
+            own=kind,
+            grid=self.grid if self.sizes else self.programs({}),
+            values=", ".join([*values, "None"] if self.sizes else values),
             extra=extra,
         )
 
-        def unaligned(*args):
-            if ("unaligned", device) not in self.launchers:
-                self.launchers["unaligned", device] = self.on_device(device, aligned=False)
-            self.launchers["unaligned", device](*args)
+        def other(kind):
+            if (device, kind) not in self.launchers:
+                self.launchers[device, kind] = self.on_device(device, kind)
+            return self.launchers[device, kind]
 
         namespace = {"run": run, "stream": torch._C._cuda_getCurrentRawStream, "device": device, "cdiv": cdiv}
-        namespace |= {"function": compiled.function, "metadata": compiled.packed_metadata, "aligned": aligned}
-        namespace |= {"unaligned": unaligned, "keep": compiled, **self.constants}
+        namespace |= {"function": compiled.function, "metadata": compiled.packed_metadata, "other": other}
+        namespace |= {"keep": compiled, **self.constants}
         exec(text, namespace)
-        return guarded(namespace["launch"], device) if torch.cuda.device_count() > 1 else namespace["launch"]
+        launch = guarded(namespace["launch"], device) if torch.cuda.device_count() > 1 else namespace["launch"]
+        return self.launchers.setdefault((device, kind), launch)
 
     def programs(self, sizes):
         """How many programs run, given the symbolic sizes."""
@@ -124,7 +151,8 @@ class TritonKernel:
         sizes = dict(zip(self.signature, args, strict=True))
         programs = self.programs({n: v for n, v in sizes.items() if isinstance(v, int)})
         if programs:
-            triton_interpret.run(self.interpreted, (programs,), args, self.constants)
+            fixed = {**self.constants, "index": tl.int64} if self.sizes else self.constants
+            triton_interpret.run(self.interpreted, (programs,), args, fixed)
 
 
 def direct(run):
@@ -151,9 +179,16 @@ def guarded(launch, device):
     return call
 
 
-def kernel(types_, *, grid, num_warps, asserts=False, **constants):
-    """The decorator of every kernel.  types_: "in0: *fp32, ..."; grid: number of programs; constants: block sizes."""
-    return lambda function: TritonKernel(function, types_, grid, num_warps, asserts, constants)
+FACTS = ("asserts", "reach", "likely", "rare")
+
+
+def kernel(types_, *, grid, num_warps, **more):
+    """The decorator of every kernel.
+
+    types_: "in0: *fp32, ..."; grid: number of programs; more: block sizes, and what `TritonKernel` knows by name.
+    """
+    facts = {name: more.pop(name) for name in FACTS if name in more}
+    return lambda function: TritonKernel(function, types_, grid, num_warps, more, **facts)
 
 
 # --- modules --------------------------------------------------------------------------------------------
@@ -180,7 +215,7 @@ def kernels(namespace):
 
 def build(namespace, device):
     """Compile every kernel of a module for a CUDA device, several at a time."""
-    found = kernels(namespace)
+    found = [k for k in kernels(namespace) if not k.rare]
     torch.cuda.current_stream(device)  # makes the context
     if len(found) > 1:
         with concurrent.futures.ThreadPoolExecutor(min(len(found), os.cpu_count() or 1)) as pool:

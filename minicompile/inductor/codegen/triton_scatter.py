@@ -117,7 +117,8 @@ class ScanKernel(LoopKernel):
         writer = self.writer(self.reads, [buffer.name], [])
         xnumel = ir.product(v.size for v in self.outer)
         columns = any(layout.address(data.vars).coefficient(v) == 1 for v in self.outer)
-        self.tile = tiles.reduction(xnumel, along.size, columns, 2, 1, 1, self.interpreted)
+        hold = isinstance(along.size, int)
+        self.tile = tiles.reduction(xnumel, along.size, columns, 2, 1, 1, self.interpreted, hold)
         self.tile.persistent = False
         x, r = self.reduction_axes(writer)
         self.start(writer, (x,))

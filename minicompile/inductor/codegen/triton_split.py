@@ -52,15 +52,14 @@ class SharedReductions:
         writer = self.writer(reads, kept, self.nodes)
         self.add_parts(writer, reductions)
         x, r = self.reduction_axes(writer)
-        wide = ".to(tl.int64)" if writer.wide else ""
-        writer.line(f"part = tl.program_id(0){wide} % {self.tile.parts}")
-        self.start(writer, (x,), f"tl.program_id(0){wide} // {self.tile.parts}")
-        chunk = self.tile.chunk
+        writer.line(f"part = {writer.program()} % {self.tile.parts}")
+        self.start(writer, (x,), f"{writer.program()} // {self.tile.parts}")
+        chunk = writer.size(self.tile.chunk)
         for node in early:
             if not node.inner:
                 self.emit(writer, node)
         stored, self.stored = self.stored, kept
-        r.masked = r.numel != self.tile.parts * chunk
+        r.masked = r.numel != self.tile.parts * self.tile.chunk
         self.looped_pass(writer, 0, f"part * {chunk} + ", chunk)
         self.stored = stored
         for k, node in enumerate(reductions):

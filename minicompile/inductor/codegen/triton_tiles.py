@@ -8,6 +8,8 @@ Taught in chapter 12.
 
 import dataclasses
 
+from torch.utils._sympy.functions import FloorDiv
+
 from ..indexing import hint
 
 MULTIPROCESSORS = 132  # of an H100; an A100 has 108
@@ -15,6 +17,7 @@ INTERPRETED = 1 << 15  # elements of a block in the interpreter
 PERSISTENT = 1024  # longest row that is always held in registers
 PERSISTENT_PASSES = 16384  # ... when it would be read several times otherwise
 WIDE = 8192  # elements of a long row at a time, when it is read again and again
+SYMBOLIC = 64  # the shortest row that kernels for any length are made for
 PARTS = 4 * MULTIPROCESSORS  # programs that share a reduction with few results
 
 
@@ -37,7 +40,7 @@ def pointwise(numel, interpreted):
 
     A mask that ends anywhere forbids wide accesses; then neighbouring threads take neighbouring elements.
     """
-    wide = isinstance(numel, int) and numel % 16 == 0
+    wide = hint(numel) % 16 == 0
     numel = power(hint(numel))
     if interpreted:
         return min(numel, INTERPRETED), 4
@@ -59,18 +62,18 @@ class ReductionTile:
     num_warps: int
     persistent: bool
     parts: int = 1  # programs that share the reduced loop
-    chunk: int = 0  # elements of it that each takes
+    chunk: object = 0  # elements of it that each takes: a number, or made of symbolic sizes
 
 
-def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted):
+def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=True):
     """How a reduction is tiled.
 
     columns: neighbours lie along x, not along the reduced loop; passes: how often results of a row are needed to go on;
-    walks: how often a loop would read the row; loads: buffers that it reads.
+    walks: how often a loop would read the row; loads: buffers that it reads; hold: whether a block may hold a row.
     """
-    x, r = hint(xnumel), hint(rnumel)
+    x, r = hint(xnumel), hint(rnumel) if isinstance(rnumel, int) else max(hint(rnumel), SYMBOLIC)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
-    persistent = isinstance(rnumel, int) and power(r) <= limit and (not columns or power(r) <= 256)
+    persistent = hold and power(r) <= limit and (not columns or power(r) <= 256)
     size = INTERPRETED if interpreted else 4096 if columns else 2048
     if persistent:
         rblock = power(r)
@@ -87,8 +90,10 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted):
         tile.r, tile.num_warps = WIDE, 32
     programs = -(-x // xblock)
     blocks = -(-r // rblock)
-    if walks == 1 and isinstance(rnumel, int) and programs < MULTIPROCESSORS and blocks >= 4:
+    if walks == 1 and programs < MULTIPROCESSORS and blocks >= 4:
         parts = clamp(PARTS // max(programs, 1), 1, blocks // 2)
-        each = -(-blocks // parts)
-        tile.parts, tile.chunk = -(-blocks // each), each * rblock
+        tile.parts = -(-blocks // -(-blocks // parts))
+        turn = tile.parts * rblock  # what all of them take at a time
+        tile.chunk = FloorDiv(rnumel + turn - 1, turn) * rblock
+        tile.chunk = int(tile.chunk) if isinstance(rnumel, int) else tile.chunk
     return tile
