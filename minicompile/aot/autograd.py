@@ -124,6 +124,7 @@ def autograd_function(graph, forward, backward):
                 results = [NoDoubleBackward.apply(r, *history) for r in run(args)]
             else:
                 ctx.maybe_clear_saved_tensors()
+                del grads, tangents  # the list alone holds them now: they die when they have been read
                 results = run(args)
             full = [None] * input_count
             for index, result, needs in zip(graph.grad_inputs, results, dependence, strict=True):

@@ -104,6 +104,17 @@ def read_from_memory(node, backward):
     return False
 
 
+def depths(nodes):
+    """node -> how many matmuls or their like have to run one after the other before it."""
+    found = {}
+    for node in nodes:
+        below = max((found[i] for i in node.all_input_nodes if i in found), default=0)
+        called = node.op == "call_function" and node.target is not operator.getitem and not is_random(node)
+        waits = called and recompute_cost(node) is None and operator_name(node) not in REDUCTIONS
+        found[node] = below + waits
+    return found
+
+
 def is_multi_output(node):
     return isinstance(node.meta.get("val"), tuple | list)
 
@@ -126,7 +137,7 @@ class Cut:
         for node, price in cost.items():  # to be read by a matmul in the backward, it would be written and read there
             if price and read_from_memory(node, backward=True):
                 cost[node] += 2 * size_in_bytes(node)
-        self.cost = cost
+        self.cost, self.depths = cost, depths(forward)
         self.fixed = {n for n, c in cost.items() if c is None or (c > 0 and not config.partition_recompute)}
         for node in self.order:  # what only a fixed node reads has no say
             if node.target is operator.getitem and node.args[0] in self.fixed:
@@ -140,8 +151,16 @@ class Cut:
             return None
         if node in self.results:
             return size_in_bytes(node) / 2  # the user holds it anyway
-        in_memory = node in self.fixed or read_from_memory(node, backward=False)
+        in_memory = node in self.fixed or read_from_memory(node, backward=False) or self.outlives(node)
         return size_in_bytes(node) * (1 if in_memory else 2)
+
+    def outlives(self, node):
+        """Is it read again after the next matmul, as what a residual block adds to is?  Then it waits in memory."""
+        readers = [u for u in node.users if u in self.depths]
+        return any(
+            self.outlives(u) if is_view(u) else self.depths[u] > self.depths[node] and recompute_cost(u) is not None
+            for u in readers
+        )
 
     def network(self):
         """Each node is an edge (in -> out) of its saving cost; source -> in is its recompute cost; out -> users."""

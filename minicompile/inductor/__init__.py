@@ -85,7 +85,9 @@ def compile(gm, example_inputs=()):
             call = load(codegen(groups, target))
             record.counters["kernels"] += sum(g.kind not in ("extern", "output") for g in groups.groups)
             count_calls(graph)
-            return with_eager_errors(gm, cuda_graphs.recorded(call, gm, changing))
+            call = cuda_graphs.recorded(call, gm, changing)
+            call._boxed_call = graph.spends
+            return call if graph.spends else with_eager_errors(gm, call)
         except CompilerNotFound as error:
             _warn_no_compiler(str(error))
     count_calls(graph)

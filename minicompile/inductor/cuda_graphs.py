@@ -77,7 +77,7 @@ class Recording:
         self.buffers = {i: empty_like(args[i]) for i in moving}
         self.targets = [each_once(buffer) for buffer in self.buffers.values()]
         inputs = [self.buffers.get(i, a) for i, a in enumerate(args)]
-        self.replay, self.outputs = capture(call, inputs, pool)
+        self.replay, self.outputs = capture(call, list(inputs), pool)
         check_memory(inputs, self.outputs)
         self.handed_out = [hand_out(o, i in copied_out) for i, o in enumerate(self.outputs)]
         kept = [o for i, o in enumerate(self.outputs) if i not in copied_out and isinstance(o, torch.Tensor)]

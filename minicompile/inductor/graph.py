@@ -99,7 +99,8 @@ class IRGraph:
     """The lowered graph.
 
     inputs: name -> Layout (or None for a number); constants: name -> tensor; outputs: View, number or None.
-    sizes: SizeSymbol -> the Python text that reads it from the inputs.
+    sizes: SizeSymbol -> the Python text that reads it from the inputs.  spends: it empties the list of its inputs, so
+    that those that nobody else holds (what the forward saved) die when they have been read for the last time.
     """
 
     inputs: dict
@@ -107,6 +108,7 @@ class IRGraph:
     buffers: list
     outputs: list
     sizes: dict = dataclasses.field(default_factory=dict)
+    spends: bool = False
 
     def __str__(self):
         lines = [f"{name}: {layout}" for name, layout in self.inputs.items()]
@@ -239,7 +241,8 @@ class GraphLowering:
         finally:
             _local.graph = outer
         sizes = self.symbols.read_from(self.inputs, self.numbers)
-        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs, sizes)
+        spends = self.gm.meta.get("minicompile") == "backward"
+        return IRGraph(self.inputs, self.constants, self.buffers, self.outputs, sizes, spends)
 
     def placeholder(self, node, example):
         name = f"arg{len(self.inputs)}"

@@ -10,9 +10,11 @@ import dataclasses
 import torch
 
 from .dependencies import Addresses
+from .indexing import hint
 from .ir import Extern, MultiOutput, View
 
 KEEP = 16  # groups for which dead memory waits for a buffer of its layout
+LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
 
 
 @dataclasses.dataclass
@@ -74,10 +76,12 @@ def plan(schedule):
     for buffer in schedule.graph.buffers:  # a tuple lives as long as its parts
         if isinstance(buffer.data, MultiOutput) and buffer.name in last:
             last[buffer.data.source] = max(last.get(buffer.data.source, 0), last[buffer.name])
-    computed = {b.name for b in schedule.graph.buffers}
+    mortal = {b.name for b in schedule.graph.buffers}
+    if schedule.graph.spends:
+        mortal |= {name for name, layout in schedule.graph.inputs.items() if layout is not None}
     own, pool, taken, result = _own_memory(schedule), {}, set(), MemoryPlan([], [], {})
     for k, group in enumerate(groups):
-        dying = [n for n in group.reads if last[n] == k and n in computed and n not in outputs]
+        dying = [n for n in group.reads if last[n] == k and n in mortal and n not in outputs]
         new, over = [], []
         for name in group.stored if _allocates(group) else ():
             same = [n for n, died in pool.items() if layouts[n] == layouts[name] and k - died <= KEEP]
@@ -90,7 +94,7 @@ def plan(schedule):
                 taken.add(old)
                 over.append(old)
         dead = dying + [n for n in group.stored if last[n] == k and n not in outputs]
-        pool.update((n, k) for n in dead if n in own - taken)
+        pool.update((n, k) for n in dead if n in own - taken and not is_large(layouts[n]))
         result.allocate.append(new)
         result.free.append(dead + [n for n in over if n not in dead])
     # What is taken over later stays until then.
@@ -98,6 +102,11 @@ def plan(schedule):
         later = {old for new in result.allocate[k + 1 :] for _, old in new}
         result.free[k] = [n for n in names if n not in later]
     return result
+
+
+def is_large(layout):
+    """Is it so large that its memory should be free again at once?"""
+    return layout is not None and layout.device.type == "cuda" and hint(layout.nbytes()) >= LARGE
 
 
 def _allocates(group):

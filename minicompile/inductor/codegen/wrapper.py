@@ -17,7 +17,7 @@ import torch
 from ..floats import FloatValue, SizePrinter
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
-from ..memory import out_variant
+from ..memory import is_large, out_variant
 from . import _launch
 
 LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
@@ -165,6 +165,7 @@ class Wrapper:
         head = ["def call(args):"]
         if names:
             head.append(f"    {', '.join(names)}{',' if len(names) == 1 else ''} = args")
+            head += ["    args.clear()  # the caller's list"] if self.graph.spends else []
         head += [f"    {symbol} = {text}" for symbol, text in self.graph.sizes.items()]
         outputs = ", ".join(self.output(o) for o in self.graph.outputs)
         return "\n".join([*head, *self.lines, f"    return [{outputs}]", ""])
@@ -216,6 +217,8 @@ def generate(schedule, plan, make_kernel):
             wrapper.extern(group.nodes[0])
             wrapper.free(plan.free[k])
             continue
+        if any(is_large(wrapper.layouts.get(name)) for name in dead_later):
+            flush()
         wrapper.allocate(k)
         kernel = make_kernel(group)
         name = result.texts.setdefault(kernel.text, f"kernel_{len(result.texts)}_{kernel.summary}")
