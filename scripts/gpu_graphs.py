@@ -113,7 +113,7 @@ PROGRAMS = {
 
 
 def zoo(name, steps=6):
-    """Training steps of a model of the zoo: losses and parameters."""
+    """Training steps of a model of the zoo: how far losses and parameters are off, and eager's own from run to run."""
 
     def run(wrap):
         model, batch = ZOO[name].build("small", device="cuda")
@@ -128,7 +128,9 @@ def zoo(name, steps=6):
             losses.append(loss.detach())
         return [*losses, *model.parameters()]
 
-    return largest(run(lambda m: minicompile.compile(m, mode="reduce-overhead")), run(lambda m: m))
+    expected = run(lambda m: m)
+    itself = largest(run(lambda m: m), expected)  # some of cuDNN's kernels add in another order each time
+    return largest(run(lambda m: minicompile.compile(m, mode="reduce-overhead")), expected), itself
 
 
 def largest(actual, expected):
@@ -145,7 +147,7 @@ def check(name, steps=12):
     twin = copy.deepcopy(model)
     expected = loop(model, model, batches(shape, steps))
     actual = loop(twin, minicompile.compile(twin, mode="reduce-overhead"), batches(shape, steps))
-    return largest(actual, expected)
+    return largest(actual, expected), 0.0
 
 
 def dropout():
@@ -160,7 +162,7 @@ def dropout():
         torch.testing.assert_close(x.grad, y.detach() / x.sin().detach() * x.cos().detach())
         masks.append(y.detach() != 0)
     assert all(torch.equal(masks[k], masks[k + 4]) for k in range(4)) and not torch.equal(masks[5], masks[6])
-    return 0.0
+    return 0.0, 0.0
 
 
 def main(chosen):
@@ -168,11 +170,12 @@ def main(chosen):
     for name in chosen or [*PROGRAMS, "dropout"]:
         minicompile.reset()
         try:
-            error, note = dropout() if name == "dropout" else check(name), ""
+            (error, itself), note = dropout() if name == "dropout" else check(name), ""
         except Exception as problem:
-            error, note = float("inf"), f"{type(problem).__name__}: {str(problem)[:200]}"
+            error, itself, note = float("inf"), 0.0, f"{type(problem).__name__}: {str(problem)[:200]}"
         counts = [record.counters[f"cuda_graph{kind}"] for kind in ("s", "_replays", "s_refused")]
-        good = error < 1e-4 and counts[1] > 0
+        note += f"eager differs from itself by {itself:.1e}" if itself else ""
+        good = error < max(1e-4, 3 * itself) and counts[1] > 0
         failed |= not good
         print(
             f"{'ok  ' if good else 'FAIL'} {name:24} {error:.1e}  recorded, replayed, refused: {counts} {note}",

@@ -11,7 +11,7 @@ import torch
 
 from .dependencies import Addresses
 from .indexing import hint
-from .ir import Extern, MultiOutput, View
+from .ir import Extern, MultiOutput, View, contiguous_strides
 
 KEEP = 16  # groups for which dead memory waits for a buffer of its layout
 LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
@@ -44,9 +44,13 @@ def may_alias(target):
 def _own_memory(schedule):
     """Buffers whose memory nothing else can see:
 
-    allocated here, and given to no call that could return a view of it.
+    allocated here or by the matmul or convolution that made them, and given to no call that could return a view of it.
     """
-    own = {name for group in schedule.groups if _allocates(group) for name in group.stored}
+    made = {g.nodes[0].name: g.nodes[0].data for g in schedule.groups if g.kind == "extern"}
+    made |= {g.nodes[0].name: made.get(g.nodes[0].data.source) for g in schedule.groups if g.kind == "output"}
+    fresh = {name for name, data in made.items() if data and data.kind == "extern" and not may_alias(data.target)}
+    fresh &= schedule.graph.layouts().keys()  # a tuple has no memory of its own
+    own = {name for g in schedule.groups for name in g.stored if _allocates(g) or name in fresh}
     for group in schedule.groups:
         if group.kind == "extern" and may_alias(group.nodes[0].data.operator):
             own -= set(group.reads)
@@ -57,7 +61,7 @@ def _in_place(group, dead, new, layouts, addresses):
     """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it
     overwrites.
     """
-    if group.kind != "loops" or group.inner or layouts[dead] != layouts[new]:
+    if group.kind != "loops" or group.inner or room(layouts[dead]) != room(layouts[new]):
         return False
     store = next(n.store for n in group.nodes if n.name == new)
     reads = [address for n in group.nodes for name, address in addresses.reads(n) if name == dead]
@@ -84,7 +88,8 @@ def plan(schedule):
         dying = [n for n in group.reads if last[n] == k and n in mortal and n not in outputs]
         new, over = [], []
         for name in group.stored if _allocates(group) else ():
-            same = [n for n, died in pool.items() if layouts[n] == layouts[name] and k - died <= KEEP]
+            want = room(layouts[name])
+            same = [n for n, died in pool.items() if room(layouts[n]) == want and k - died <= KEEP]
             same += [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
             old = same[0] if same else None
             new.append((name, old))
@@ -102,6 +107,13 @@ def plan(schedule):
         later = {old for new in result.allocate[k + 1 :] for _, old in new}
         result.free[k] = [n for n in names if n not in later]
     return result
+
+
+def room(layout):
+    """What two buffers have in common that fit into each other's memory exactly."""
+    if layout is None or layout.offset != 0 or layout.stride != contiguous_strides(layout.size):
+        return layout
+    return layout.device, layout.dtype, layout.numel()
 
 
 def is_large(layout):

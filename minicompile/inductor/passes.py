@@ -209,13 +209,13 @@ class Inliner:
         )  # fuses with its reduction instead
         if price <= 16 and repeated >= 8 and len(uses) <= 2 and not reduced:
             return "small: cheaper to repeat than a kernel of its own"
-        wide = [r for r in reads if self.layouts[r.buffer].numel() == buffer.layout.numel()]
-        if (
-            len({r.buffer for r in wide}) <= 1
-            and price * len(uses) * min(repeated, 8) <= self.cheap * 2
-            and repeated <= 2
-        ):
+        if price * len(uses) * min(repeated, 8) > self.cheap * 2 or repeated > 2:
+            return None
+        wide = {r.buffer for r in reads if self.layouts[r.buffer].numel() == buffer.layout.numel()}
+        if len(wide) <= 1:
             return "cheap, and its input would be read anyway"
+        if hint(sum(self.layouts[name].nbytes() for name in wide)) <= hint(buffer.layout.nbytes()):
+            return "cheap, and its inputs take no more bytes"
         return None
 
     def dissolve(self, buffer, data, why):

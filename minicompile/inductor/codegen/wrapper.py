@@ -116,7 +116,9 @@ class Wrapper:
         for name, old in self.plan.allocate[k]:
             layout = self.layouts[name]
             if old is not None:
-                self.line(f"{name} = {old}  # in its memory")
+                size, stride = numbers(layout.size), numbers(layout.stride)
+                same = layout == self.layouts[old]
+                self.line(f"{name} = {old if same else f'view({old}, {size}, {stride}, 0)'}  # in its memory")
                 continue
             if layout.device.type == "cuda":
                 where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {short(layout.dtype)}"

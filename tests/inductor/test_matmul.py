@@ -1,0 +1,60 @@
+"""Matrix products: operands whose rows start anywhere are padded where that pays."""
+
+import pytest
+import torch
+from patterns import aten_graph
+from torch._subclasses import FakeTensorMode
+
+from minicompile import inductor
+from minicompile.inductor.lowering import matmul
+
+
+def row_major(*size):
+    return torch.randn(*size, dtype=torch.bfloat16)
+
+
+def column_major(*size):
+    return torch.randn(*size[::-1], dtype=torch.bfloat16).t()
+
+
+@pytest.mark.parametrize("sizes", [(16, 24, 8), (16, 13, 8), (16, 24, 11), (9, 16, 8), (9, 13, 11), (1, 13, 3)])
+@pytest.mark.parametrize("left", [row_major, column_major])
+@pytest.mark.parametrize("right", [row_major, column_major])
+def test_padded_products_are_the_products(sizes, left, right, monkeypatch):
+    m, n, k = sizes
+    monkeypatch.setattr(matmul, "pays", lambda *facts: True)
+
+    def program(a, b, bias):
+        return [torch.mm(a.relu(), b), torch.addmm(bias, a, b) * 2, torch.addmm(bias, a, b, beta=2)]
+
+    inputs = (left(m, k), right(k, n), row_major(n))
+    graph = aten_graph(program, *inputs)
+    for result, expected in zip(inductor.compile(graph, inputs)(*inputs), program(*inputs), strict=True):
+        assert result.stride() == expected.stride()
+        torch.testing.assert_close(result, expected, rtol=2e-2, atol=2e-2)
+
+
+def shapes(m, n, k, monkeypatch):
+    """The operands of the product of a contiguous matrix and a transposed one, as the call gets them."""
+    monkeypatch.setattr(matmul, "pays", lambda *facts: True)
+    inputs = (row_major(m, k), row_major(n, k))
+    graph = inductor.lower(aten_graph(lambda a, b: [torch.mm(a, b.t()) + 1], *inputs), inputs)
+    (call,) = [b.data for b in graph.buffers if isinstance(b.data, inductor.graph.Extern)]
+    return [view.layout.size for view in call.views()]
+
+
+def test_only_what_is_contiguous_in_memory_is_padded(monkeypatch):
+    assert shapes(9, 16, 8, monkeypatch) == [(9, 8), (8, 16)]
+    assert shapes(9, 13, 8, monkeypatch) == [(9, 8), (8, 16)]
+    assert shapes(9, 16, 11, monkeypatch) == [(9, 16), (16, 16)]
+
+
+def test_padding_pays_for_a_vocabulary_on_a_gpu():
+    with FakeTensorMode():
+        half = torch.empty(1, device="cuda", dtype=torch.bfloat16)
+        single = torch.empty(1, device="cuda")
+    assert matmul.pays(half, 8192, 30522, 768) and matmul.pays(half, 8192, 768, 30522)
+    assert not matmul.pays(single, 8192, 30522, 768) and not matmul.pays(half, 64, 30522, 768)
+    assert not matmul.pays(half, 8192, 30522, 64) and not matmul.pays(
+        torch.empty(1, dtype=half.dtype), 8192, 30522, 768
+    )
