@@ -29,6 +29,7 @@ uses = torch._C._storage_Use_Count  # tensors that share a storage
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 current_device = getattr(torch._C, "_cuda_getDevice", None)
 is_capturing = torch.cuda.is_current_stream_capturing
+clear_workspaces = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
 
 
 def recorded(call, gm, changing):
@@ -138,8 +139,10 @@ def check_memory(inputs, outputs):
 def capture(call, inputs, pool):
     """(function that replays, the results of every replay).  Recording runs nothing."""
     graph = torch.cuda.CUDAGraph()
+    clear_workspaces()  # cuBLAS takes new ones, which stay in this pool: the old ones may be cleared by others
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         outputs = call(inputs)
+    clear_workspaces()
     return graph.replay, outputs
 
 
