@@ -43,7 +43,8 @@ def recorded(call, gm, changing):
     reason = cannot_record(gm)
     if reason is None:
         device = next(n.meta["val"].device for n in gm.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor))
-        return Recorder(call, device.index, changing, *gm.meta.get("results", (range(1 << 30), False)))
+        results = gm.meta.get("results", (range(1 << 30), False))
+        return Recorder(call, device.index, changing, *results, random_states(gm))
     record.log("perf", "no CUDA graph: %s", reason)
     record.counters["cuda_graphs_refused"] += 1
     return call
@@ -68,6 +69,18 @@ def reads_data(node):
     if node.target is torch.ops.aten.index.Tensor:  # only masks do
         return any(i is not None and i.meta["val"].dtype in (torch.bool, torch.uint8) for i in node.args[1])
     return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+
+
+def random_states(gm):
+    """Positions of the inputs that attention's backward reads as its random state: on the host, unless recorded."""
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    found = set()
+    for node in gm.graph.nodes:
+        name = str(node.target)
+        if "attention_backward" in name and "cudnn" not in name:
+            arguments = zip(node.target._schema.arguments, node.args, strict=False)
+            found |= {value for argument, value in arguments if argument.name.startswith("philox")}
+    return [i for i, place in enumerate(places) if place in found]
 
 
 class Recording:
@@ -159,10 +172,11 @@ class Recorder:
     """`recorder(args)`: replays where a recording fits, records where none does, runs the kernels one by one else.
 
     copied_out: positions of the results that the user gets.  lasting: the other results outlive the call.
+    states: positions of random states.
     """
 
-    def __init__(self, call, device, changing, copied_out, lasting):
-        self.call, self.device, self.changing = call, device, changing
+    def __init__(self, call, device, changing, copied_out, lasting, states=()):
+        self.call, self.device, self.changing, self.states = call, device, changing, states
         self.copied_out, self.lasting = copied_out, lasting
         self.source = getattr(call, "source", None)
         self.recordings = {}  # sizes -> Recordings
@@ -173,20 +187,28 @@ class Recorder:
 
     def __call__(self, *args):
         args = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
-        if is_capturing() or current_device() != self.device:
+        if is_capturing():
             return self.call(args)
+        if current_device() != self.device:
+            return self.one_by_one(args)
         stream = current_stream(self.device)
         if self.stream not in (None, stream):  # two replays at a time would write the same memory
-            return self.call(args)
+            return self.one_by_one(args)
         self.stream = stream
         kind = self.kind(args) if self.changing else ()
         for recording in self.recordings.get(kind, ()):
             if recording.fits(args):
                 if not recording.is_free():
-                    return self.call(args)
+                    return self.one_by_one(args)
                 record.counters["cuda_graph_replays"] += 1
                 return recording(args)
         return self.first_calls(kind, args)
+
+    def one_by_one(self, args):
+        """Launch the kernels; a state that a recorded forward drew on the GPU comes to the host, where it is read."""
+        if self.states:
+            args = [a.cpu() if i in self.states else a for i, a in enumerate(args)]
+        return self.call(args)
 
     def kind(self, args):
         """What the launches depend on, where sizes are symbolic."""
@@ -195,17 +217,17 @@ class Recorder:
     def first_calls(self, kind, args):
         """Run, and look where inputs lie; the second time, record."""
         if self.attempts >= MOST_ATTEMPTS or len(self.seen) > 2 * MOST_ATTEMPTS:
-            return self.call(args)
+            return self.one_by_one(args)
         tensors = {i: a for i, a in enumerate(args) if isinstance(a, torch.Tensor)}
         if not all(a.is_cuda for a in tensors.values()):  # some random states are, outside of recordings
-            return self.call(args)
+            return self.one_by_one(args)
         addresses = {i: a.data_ptr() for i, a in tensors.items()}
         before, self.seen[kind] = self.seen.get(kind), addresses
         if before is None:
-            return self.call(args)
+            return self.one_by_one(args)
         kept = {i for i, address in addresses.items() if kept_addresses[address] > 0}
         if self.tied - kept:  # these come from a forward whose kernels ran one by one
-            return self.call(args)
+            return self.one_by_one(args)
         self.tied |= kept
         stays = kept | {i for i, a in enumerate(args) if isinstance(a, torch.nn.Parameter)}
         self.moving |= {i for i, address in addresses.items() if address != before[i] and i not in stays}
@@ -226,7 +248,7 @@ class Recorder:
             record.log("perf", "no CUDA graph: %s", error)
             record.counters["cuda_graphs_refused"] += 1
             self.attempts = MOST_ATTEMPTS
-            return self.call(args)
+            return self.one_by_one(args)
         record.counters["cuda_graphs"] += 1
         known.insert(0, recording)
         return recording(args)

@@ -168,3 +168,22 @@ def test_what_cannot_be_recorded():
     with config.patch(cuda_graphs=True):
         assert cuda_graphs.recorded(call, graph(lambda x: x + 1, torch.ones(2)), False) is call
     assert counts()[2] == 1
+
+
+def test_a_random_state_comes_to_the_host_where_kernels_run_one_by_one(monkeypatch):
+    """Attention's backward reads it there: outside of a recording an address on the GPU would end the process."""
+    graph = torch.fx.Graph()
+    names = "grad query key value out logsumexp q k seed offset".split()
+    grad, query, key, value, out, total, q, k, seed, offset = map(graph.placeholder, names)
+    numbers = (8, 8, 0.1, True)
+    target = torch.ops.aten._scaled_dot_product_flash_attention_backward.default
+    graph.output(graph.call_function(target, (grad, query, key, value, out, total, q, k, *numbers, seed, offset)))
+    assert cuda_graphs.random_states(torch.fx.GraphModule({}, graph)) == [8, 9]
+    moved = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: moved.append(tensor) or tensor)
+    call = cuda_graphs.Recorder(lambda args: [args[0] + 1], 0, False, range(100), False, [1])
+    x, state = torch.zeros(3), torch.zeros(())
+    call([x, state])
+    assert moved == [state]
+    call([x, state])  # recorded, and replayed
+    assert moved == [state] and counts()[0] == 1
