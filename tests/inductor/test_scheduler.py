@@ -128,6 +128,14 @@ def test_sum_is_at_least_as_accurate_as_eager():
     assert abs(call(x)[0].double() - exact) <= abs(x.sum().double() - exact) + 1e-7 * exact
 
 
+@pytest.mark.parametrize("size, dim", [((10_000_000,), 0), ((64, 100_000), 1), ((100_000, 64), 0)])
+def test_rounding_that_always_goes_one_way_does_not_add_up(size, dim):
+    """0.1 many times: the errors of a float do not cancel, so few are added before a double takes over."""
+    x = torch.full(size, 0.1)
+    call, exact = inductor.compile(aten_graph(lambda x: x.sum(dim), x), (x,)), x.double().sum(dim)
+    assert ((call(x)[0] - exact) / exact).abs().max() < 1e-6
+
+
 # --- index algebra ----------------------------------------------------------------------------------
 
 

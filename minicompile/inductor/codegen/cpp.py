@@ -24,7 +24,8 @@ from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, LoopWriter, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
 from .cpp_prelude import PRELUDE
 
-BLOCK = 4096  # elements summed in float32 before they are added to a float64 total
+BLOCK = 512  # elements summed in float32, side by side in vectors, before they are added to a float64 total
+ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
 TILE = 32  # side of a tile of a transpose
 CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
 
@@ -200,8 +201,8 @@ class LoopKernel(ColumnReductions, LoopWriter):
                     self.made[name] = node.name
                     if isinstance(size, int):
                         self.line(f"{kind} {name}[{size * width}];")
-                    elif self.is_short(size, BLOCK // width):
-                        self.line(f"{kind} {name}[{BLOCK}];")
+                    elif self.is_short(size, ON_STACK // width):
+                        self.line(f"{kind} {name}[{ON_STACK}];")
                     else:
                         length = self.size(size * width)
                         self.line(f"{kind}* __restrict {name} = m_scratch<{kind}, {number}>({length});")

@@ -15,7 +15,7 @@ from .cpp_loops import GROWN, Loop, TileLoop, acc_type, combine, identity, total
 COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
 CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
-ROWS = 512  # rows summed in float32 before they are added to float64 totals
+ROWS = 64  # rows summed in float32, one after the other, before they are added to float64 totals
 
 
 class ColumnReductions:
