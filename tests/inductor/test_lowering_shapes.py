@@ -7,7 +7,7 @@ from lowering_checks import BACKENDS, HALVES, check, inf, nan
 from op_sweep import functional_graph, tensors
 
 import minicompile
-from minicompile import config, inductor
+from minicompile import config, inductor, record
 
 VIEWS = {
     "view": lambda x: x.view(4, 15, 2),
@@ -291,3 +291,21 @@ def test_windows_backward(name):
         return torch.autograd.grad((out * weight).sum(), x)[0]
 
     check({name: gradient}, torch.randn(2, 3, 8, 6).round(decimals=1).requires_grad_())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_running_extremes_take_the_latest(dtype, backend):
+    x = torch.tensor([1.0, 1.0, 0.0, -0.0, 3.0, 2.0, 3.0, nan, 5.0, nan, inf])
+    x = x if dtype.is_floating_point else x.nan_to_num(4, 7)
+    x = torch.stack([x.roll(k) for k in range(7)]).to(dtype)
+    cases = {
+        "max of columns": lambda x: torch.cummax(x, 0),
+        "max of rows": lambda x: torch.cummax(x, 1),
+        "min, transposed": lambda x: torch.cummin(x.t(), 0),
+        "min of every other": lambda x: torch.cummin(x[:, ::2], -1),
+        "a number": lambda x: torch.cummax(x[0, 0], 0),
+        "nothing": lambda x: torch.cummin(x[:0], 1),
+    }
+    check(cases, x, backend=backend, exact="all")
+    assert not record.counters["fallbacks"]

@@ -10,11 +10,12 @@ import sympy
 import torch
 
 from .. import ir
-from ..graph import current
+from ..graph import TensorValue, current
 from ..indexing import from_data
 from .common import aten, canonical_dims, cast, elementwise, fake, keepdim_size, register_lowering, rejected_by_eager
 from .creation import filled
 from .pointwise import copy_of
+from .views import replaced
 
 
 def nothing_to_choose(x, dims):
@@ -134,3 +135,27 @@ def scan(x, dim, kind, dtype):
 def cumulative(x, dim, dtype=None):
     kind = "sum" if current().node.target.overloadpacket is aten.cumsum else "prod"
     return scan(x, dim, kind, fake().dtype)
+
+
+@register_lowering(aten.cummax, aten.cummin)
+def running_extreme(x, dim):
+    """The latest of equal elements, and of NaNs, is the one that counts: its place is the largest so far."""
+    if x.ndim == 0 or 0 in x.size:
+        return [copy_of(x), filled(0, fake()[1])]
+    kind = current().node.target.overloadpacket.__name__.removeprefix("cum")
+    dim = dim % x.ndim
+    best = scan(x, dim, kind, torch.uint8 if x.dtype == torch.bool else x.dtype)
+
+    def place(position):
+        value = x.load(position)
+        is_best = ir.op("eq", value, ir.op("cast", best.load(position), dtype=x.dtype))
+        if x.dtype.is_floating_point:
+            is_best = ir.op("logical_or", is_best, ir.op("isnan", value))
+        return ir.op("where", is_best, ir.index_expr(position[dim], torch.int64), ir.constant(0, torch.int64))
+
+    places = scan(TensorValue(x.device, torch.int64, x.size, place), dim, "max", torch.int64)
+
+    def chosen(position):
+        return x.load(replaced(position, dim, ir.indirect(places.load(position), x.size[dim], False, False)))
+
+    return [TensorValue(x.device, x.dtype, x.size, chosen), places]
