@@ -120,3 +120,13 @@ def test_197089_moments_are_taken_in_float64_as_in_eager(scale, offset):
     want, got = check(function, x.requires_grad_())
     torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
     assert torch.autograd.grad(got[0].sum(), x)[0].any()
+
+
+def test_a_single_point_scattered_into_a_tensor_of_symbolic_size():
+    def function(x, index):
+        x[index] = 1.0
+        return x
+
+    compiled = minicompile.compile(function, dynamic=True, fullgraph=True)
+    for size in (5, 7):
+        assert_bitwise(compiled(torch.zeros(size), torch.tensor([-1])), torch.eye(size)[-1])

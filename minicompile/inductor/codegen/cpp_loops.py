@@ -67,7 +67,7 @@ class LoopWriter(CppWriter):
         if self.small is None:
             return self.work() >= SERIAL
         sizes = sorted(self.loop_sizes(), key=lambda n: isinstance(n, int))
-        points = " * ".join(map(self.size, sizes))
+        points = " * ".join(map(self.size, sizes)) or "1"
         enough = -(-4 * SERIAL // self.cost())
         self.limits[f"{points} < {enough}"] = None
         self.condition = f" if(parallel: {points} >= {enough})"
