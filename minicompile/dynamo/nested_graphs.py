@@ -106,8 +106,13 @@ def changed_since(output, before, but=()):
 def tensor_versions(output):
     """{node: how often its tensor was written so far}, for all graphs under construction."""
     graphs = (output.root_graph, *(nested.graph for nested in output.nested))
-    values = ((node, node.meta.get("example_value")) for graph in graphs for node in graph.nodes)
-    return {n: value._version for n, value in values if isinstance(value, torch.Tensor) and not value.is_inference()}
+    return {node: version_of(node) for graph in graphs for node in graph.nodes}
+
+
+def version_of(node):
+    """Nobody counts the writes to inference tensors; a number is none."""
+    value = node.meta.get("example_value")
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
 def example_values(structure):

@@ -506,7 +506,7 @@ TRANSFORMS = {
     "closure": (of_a_closure, plain(3), plain(3, seed=1)),
     "gradient through": (through_a_transform, plain(3), tensor(3, seed=1)),
     "vmap": (lambda x, y: vmap(torch.dot)(x, y), plain(4, 3), plain(4, 3, seed=1)),
-    "vmap of vmap": (lambda x: vmap(vmap(lambda number: number * 2 + 1))(x), plain(4, 3)),
+    "a number in vmap of vmap": (lambda x: vmap(vmap(lambda number: number * 2 + 1))(x), plain(4, 3)),
     "in_dims": (
         lambda x, y: vmap(lambda a, b: a * b.sum(), in_dims=(0, None), out_dims=1)(x, y),
         plain(4, 3),

@@ -160,13 +160,43 @@ def arrays_resized_in_place():
     return function, [(X,), (X,)]
 
 
+def questions_about_sparse_results():
+    def function(x):
+        sparse = x.to_sparse()
+        return sparse._nnz(), sparse.coalesce().values().shape, x * 2
+
+    return function, [(torch.tensor([[1.0, 0.0], [0.0, 2.0]]),), (torch.tensor([[0.0, 0.0], [0.0, 2.0]]),)]
+
+
+def quantized_results():
+    def function(x):
+        quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+        return quantized.dequantize(), quantized.int_repr(), quantized.dtype
+
+    return function, [(X,), (X / 3,)]
+
+
 BROKEN = [
+    (94565, questions_about_sparse_results),
+    (94565, quantized_results),
     (113539, arrays_resized_in_place),
     (164119, dispatch_modes_inside_and_around),
     (146598, caches_looked_into_and_cleared),
     (146598, cached_functions_that_raise),
 ]
+
+
+def branches_with_an_int_that_changes():
+    weight = torch.ones(1)
+
+    def function(x, k):
+        return torch.cond(x.sum() > 1, lambda y: y * k + weight, lambda y: y - weight, (x,))
+
+    return function, [(X, 2), (X, 3), (-X, 4)]
+
+
 PROGRAMS = [
+    (113235, branches_with_an_int_that_changes),
     (186671, set_subclasses_as_operands),
     (186671, sequence_subclasses_as_operands),
     (184673, keys_moved_to_the_front),

@@ -9,7 +9,16 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from ..nested_graphs import attach, changed_since, effects_of, example_values, local_node, nested_graph, tensor_versions
+from ..nested_graphs import (
+    attach,
+    changed_since,
+    effects_of,
+    example_values,
+    local_node,
+    nested_graph,
+    tensor_versions,
+    version_of,
+)
 from .base import unsupported
 from .constant import ConstantVariable
 from .higher_order import leaves_of
@@ -82,13 +91,14 @@ def capture_branch(tx, function, operands, word):
     with nested_graph(output) as nested:
         results = function.call_function(tx, list(operands), {}).realize().as_proxy()
         results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
-    written = [n for n in nested.lifted if n.meta["example_value"]._version != versions.get(n, 0)]
+    written = [n for n in nested.lifted if version_of(n) != versions.get(n, 0)]
     if written or changed_since(output, effects):
         unsupported("function with a graph of its own", "a branch of torch.cond changes something outside of it")
     values = pytree.tree_leaves(example_values(results))
     if not all(isinstance(value, torch.Tensor) for value in values):
         unsupported("function with a graph of its own", "a branch of torch.cond returns something else than tensors")
-    storages = {n.meta["example_value"].untyped_storage()._cdata for n in nested.lifted}
+    lifted = [n.meta["example_value"] for n in nested.lifted]
+    storages = {value.untyped_storage()._cdata for value in lifted if isinstance(value, torch.Tensor)}
     if any(value.untyped_storage()._cdata in storages for value in values):
         unsupported("function with a graph of its own", "a branch of torch.cond returns what it was given")
     body = attach(output, nested.close(results, f"{word}_branch"), f"{word}_branch")

@@ -16,7 +16,16 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from ... import errors
-from ..nested_graphs import attach, changed_since, effects_of, example_values, local_node, nested_graph, tensor_versions
+from ..nested_graphs import (
+    attach,
+    changed_since,
+    effects_of,
+    example_values,
+    local_node,
+    nested_graph,
+    tensor_versions,
+    version_of,
+)
 from .base import VariableTracker, unsupported
 from .tensor import TensorVariable, graph_call, operator_raised, wrap_result
 
@@ -132,7 +141,7 @@ def call_checkpoint(tx, function, *args, **kwargs):
     with nested_graph(output) as nested:
         results = function.realize().call_function(tx, list(args), kwargs).realize().as_proxy()
         results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
-    written = [n for n in nested.lifted if n.meta["example_value"]._version != versions.get(n, 0)]
+    written = [n for n in nested.lifted if version_of(n) != versions.get(n, 0)]
     if written or changed_since(output, effects):
         unsupported("function with a graph of its own", "checkpoint runs twice what changes something outside")
     body = attach(output, nested.close(results, "checkpoint_body"), "checkpoint_body")

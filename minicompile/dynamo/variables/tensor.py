@@ -370,8 +370,10 @@ def wrap_result(tx, node, result, known=()):
 
     known: id of a fake tensor -> its tracker, for results that are not new.
     """
+    node.meta["example_value"] = result
     if isinstance(result, torch.Tensor):
-        node.meta["example_value"] = result
+        if result.layout is not torch.strided:
+            unsupported("unusual tensor", f"{node.name} is a tensor with layout {result.layout}")
         return known[id(result)] if id(result) in known else TensorVariable(node, result)
     if isinstance(result, (tuple, list)):
         items = []
@@ -388,11 +390,9 @@ def wrap_result(tx, node, result, known=()):
     if isinstance(result, types.FunctionType):
         from .higher_order import GraphValueVariable
 
-        node.meta["example_value"] = result
         return GraphValueVariable(node)
     if is_symbolic(result):
         from .symbolic import SymNodeVariable
 
-        node.meta["example_value"] = result
         return SymNodeVariable(tx.output, node, result)
     return tx.build(result)

@@ -140,8 +140,9 @@ def wrap_plainly_read(output, value, source):
         unsupported("unusual tensor", "a fake tensor of another mode")
     if value._is_zerotensor():
         unsupported("unusual tensor", "a gradient of zeros that has no memory")
-    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
-        unsupported("unusual tensor", f"a tensor with layout {value.layout}")
+    whole = value._base if value._is_view() else value
+    if whole.layout is not torch.strided or whole.is_quantized or whole.is_nested:
+        unsupported("unusual tensor", f"a tensor with layout {whole.layout}")
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
         unsupported("unusual tensor", "a tensor inside a functorch transform")
     variable_class = variable_class_of(type(value))
