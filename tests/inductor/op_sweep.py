@@ -1,19 +1,13 @@
-"""Every operator of PyTorch's own table of sample inputs (OpInfo): eager against our stages.
+"""Operators of PyTorch's own table of sample inputs (OpInfo) through single stages: decompositions, interpreter, C++.
 
-    python tests/inductor/op_sweep.py [--stage decompositions|interpreter|cpp] [--dtype float32] [--grad]
-        [--samples 4] [--only softmax,nn.functional.*pool*] [--layout transposed|channels_last|strided] [--special]
-
-Prints the operators that differ, then which ATen operators were lowered, called ("extern") and left to ATen
-("fallback").  A result may differ from eager by a few units in the last place; or, where it differs more, its error
-against float64 may be three times eager's own.
+A result may differ from eager by a few units in the last place; or, where it differs more, its error against float64
+may be three times eager's own.  The whole pipeline, over the whole table: `run_op_db.py`.
 """
 
-import argparse
 import collections
 import dataclasses
 import fnmatch
 import math
-import warnings
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -34,8 +28,6 @@ uniform* exponential* cauchy* geometric* log_normal* *rrelu* *fractional_max* re
 *multi_head_attention* svd_lowrank pca_lowrank""".split()
 # Capture cannot hold these: their sizes or branches depend on data, and the graph breaks there.
 NO_GRAPH = (DataDependentOutputException, DynamicOutputShapeException)
-# Known and accepted: (operator, what differs).
-EXPECTED = dict.fromkeys(("nn.functional.max_unpool2d", "nn.functional.max_unpool2d.grad", "ormqr"), "strides")
 
 
 def functional_graph(function, inputs, table=None):
@@ -235,43 +227,4 @@ def sweep(patterns=(), dtype=torch.float32, grad=False, count=4, stage="interpre
                 problems += check(sample, stage, calls, operators) or []
             except Exception as error:
                 problems.append(f"{type(error).__name__}: {str(error)[:200]}")
-        if name in EXPECTED:
-            problems = [p for p in problems if EXPECTED[name] not in p]
         yield name, problems, calls, operators
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stage", default="interpreter", choices=("decompositions", "interpreter", "cpp"))
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--grad", action="store_true")
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--layout", default="", choices=("", "transposed", "channels_last", "strided"))
-    parser.add_argument("--special", action="store_true")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    change = special if options.special else (lambda t: relayout(options.layout, t)) if options.layout else None
-    patterns = [p for p in options.only.split(",") if p]
-    total, wrong = 0, 0
-    kinds, operators = {"extern": collections.Counter(), "fallback": collections.Counter()}, collections.Counter()
-    for name, problems, calls, ops in sweep(
-        patterns, getattr(torch, options.dtype), options.grad, options.samples, options.stage, change
-    ):
-        total, wrong = total + 1, wrong + bool(problems)
-        operators.update(ops)
-        for kind, counter in calls.items():
-            kinds[kind].update(counter)
-        if problems:
-            print(f"{name}: {'; '.join(dict.fromkeys(problems))}", flush=True)
-    called = {name for counter in kinds.values() for name in counter}
-    print(f"{total} operators, {wrong} differ; {len(operators)} ATen operators in the graphs")
-    if options.stage != "decompositions":
-        print(
-            f"lowered {len(set(operators) - called)}, extern {len(kinds['extern'])}, fallback {len(kinds['fallback'])}:"
-        )
-        print("  " + " ".join(sorted(n.removeprefix("aten.") for n in kinds["fallback"])))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""PyTorch's own operator table against eager: values, dtypes and strides, forward and backward.
-
-A fast subset runs always; the whole table, in more dtypes, is marked slow (or: `python tests/inductor/op_sweep.py`).
-"""
+"""Operators of PyTorch's own table against eager, stage by stage: values, dtypes and strides, forward and backward."""
 
 import warnings
 
@@ -51,17 +48,8 @@ def test_special_values():
 
 
 def test_one_kernel_file_in_cpp():
-    """The same check through the C++ kernels, for a few operators: the sweep's `--stage cpp` does them all."""
+    """The same check through the C++ kernels, for a few operators: `test_op_db.py` does them all."""
     run(["softmax", "cat", "gather", "nn.functional.max_pool2d", "nn.functional.layer_norm"], count=2, stage="cpp")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
-def test_whole_table(dtype, grad):
-    if grad and not dtype.is_floating_point:
-        pytest.skip("integers have no gradient")
-    run([], dtype=dtype, grad=grad, count=3)
 
 
 def test_a_wrong_result_is_found():
