@@ -274,6 +274,7 @@ class OutputGraph:
                 values.clear()
             frame.return_value = frame.yielded = None
             frame = frame.parent
+        self.current_translator = None  # which knows the function, and so its closure
 
     def known(self, value):
         entry = self.variables_by_id.get(id(value))

@@ -120,7 +120,8 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         except ObservedException as observed:
             self.output.current_translator = self
             self.passes_through(instruction, observed)
-            self.unwind(instruction, observed)
+            if not self.unwind(instruction, observed):
+                raise  # here: a frame that held the exception by a name would keep all values alive in a cycle
         except errors.Unsupported as error:
             self.passes_break(error)
             raise
@@ -171,15 +172,16 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
                 unsupported("long loop", f"a loop went round {config.loop_limit} times during capture")
 
     def unwind(self, instruction, observed):
-        """Cut the stack and go to the handler that covers the instruction, or leave the frame."""
+        """Cut the stack and go to the handler that covers the instruction; False where there is none."""
         handler = instruction.exc
         if handler is None:
-            raise observed
+            return False
         del self.stack[handler.depth :]
         if handler.lasti:
             self.push(self.build(0))
         self.push(observed.variable)
         self.jump(handler.target)
+        return True
 
     # --- the stack ----------------------------------------------------------------------------------
     def push(self, tracker):
@@ -349,7 +351,7 @@ class InstructionTranslator(InstructionTranslatorBase):
     def unwind(self, instruction, observed):
         """One that is raised in a handler counts for the exception that brought us there: a break must come before."""
         self.raised_at.setdefault(observed.variable, self.current_step())
-        super().unwind(instruction, observed)
+        return super().unwind(instruction, observed)
 
 
 def frame_contents(output, cell, name):

@@ -344,7 +344,11 @@ def test_the_parts_of_a_group_know_how_they_came_about():
                 raise KeyError(3) from part
         except ExceptionGroup as error:
             found += map(known, (error, *error.exceptions))
+        try:
+            raise KeyError(4)
+        except* KeyError as part:
+            found.append(type(part.args[1]))
         return x + 1, found
 
     found = minicompile.compile(f, backend="eager")(X)[1]
-    assert found == f(X)[1] and [each[1] for each in found[:4]] == [True, True, False, True]
+    assert found == f(X)[1] and [each[1] for each in found[:4]] == [True, True, False, True] and found[-1] is tuple

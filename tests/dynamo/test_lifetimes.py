@@ -161,8 +161,21 @@ def test_objects_die_when_they_do_in_eager(program):
         gc.enable()
 
 
+def missing(box):
+    return box.missing
+
+
 def test_capture_leaves_no_cycles_behind():
     def program(x, box):
+        asked = lambda: missing(box)  # noqa: E731
+        try:
+            asked()
+        except AttributeError:
+            pass
+        try:
+            ending([x]).throw(KeyError(1))
+        except KeyError:
+            pass
         y = x * 2 + len([box.missing, box] if hasattr(box, "missing") else [box])
         breaking()
         return y + 1

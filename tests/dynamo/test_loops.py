@@ -396,3 +396,20 @@ def test_a_very_long_loop_is_left_to_eager_from_the_limit_on():
             assert torch.equal(compiled(torch.ones(2), n), loop(torch.ones(2), n))
     assert minicompile.record.break_reasons == {"long loop": 2}
     assert counter.graphs == 3  # the callee is captured by itself, the second time with a symbolic number
+
+
+def test_a_method_of_a_number_with_one_that_varies():
+    class Small(int):
+        pass
+
+    def loop(x, n, log):
+        for _ in range(2):
+            log.append((0).__add__(n) % 9)
+            breaking()
+        return x
+
+    compiled = minicompile.compile(loop, backend="eager")
+    for number in (1, Small(2), 3, Small(4)):
+        log = []
+        compiled(torch.ones(2), number, log)
+        assert log == [number, number]

@@ -56,6 +56,8 @@ TEXTS = [
     lambda: "{a}".format(b=V(1)),
     lambda: "%(k)s" % {"j": V(1)},  # noqa: F504, F505
     lambda: "%(k)s" % V(2),
+    lambda: "all" % Echo() + "all" % [V(1)],  # noqa: F507
+    lambda: "none" % V(1),  # noqa: F507
     lambda: "%y" % V(1),  # noqa: F509
 ]
 

@@ -164,7 +164,8 @@ class Finalized:
         self.log, self.name = log, name
 
     def __del__(self):
-        self.log.append(self.name)
+        if isinstance(getattr(self, "log", None), list):  # the start may have failed
+            self.log.append(self.name)
 
 
 class Registered:

@@ -69,8 +69,9 @@ def converted(value, kind):
 def percent(template, values):
     """`template % values`, with the arguments made plain first."""
     found = conversions(template)
+    mapping = not isinstance(values, (tuple, str)) and hasattr(type(values), "__getitem__")
     if any(key is not None for _, key, _, _ in found):
-        if isinstance(values, (tuple, str)) or not hasattr(values, "__getitem__"):
+        if not mapping:
             raise TypeError("format requires a mapping")
         made = [converted(values[key], kind) for _, key, _, kind in found]
         return percent_of_constants(plain_text(template), tuple(made))
@@ -79,7 +80,8 @@ def percent(template, values):
         for expected in ["d"] * stars + [kind]:
             if len(made) < len(given):
                 made.append(converted(given[len(made)], expected))
-    return percent_of_constants(plain_text(template), (*made, *[None] * (len(given) - len(made))))
+    unused = 0 if mapping else len(given) - len(made)  # of a mapping, or a list, nothing need be used
+    return percent_of_constants(plain_text(template), (*made, *[None] * unused))
 
 
 def plain_text(template):

@@ -24,6 +24,7 @@ from ..builder import wraps, wraps_if
 from ..polyfills import text
 from .base import VariableTracker, type_name, unsupported
 from .descriptors import type_lookup
+from .varying import VaryingVariable
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
 COMPARISONS = "eq ne lt le gt ge".split()
@@ -305,7 +306,7 @@ def refuse_numbers_that_vary(name, args):
     from .symbolic import SymNodeVariable
 
     for argument in args:
-        if isinstance(argument.realize(), SymNodeVariable):
+        if isinstance(argument.realize(), (SymNodeVariable, VaryingVariable)):
             unsupported("value that varies in a loop", f"`{name}` with {argument}")
 
 

@@ -114,6 +114,6 @@ def match_group(tx, exception, wanted):
         unsupported("instruction not captured", "`except*` of a group that exists already")
     if not tx.truth(is_instance(tx, exception, wanted)):
         return None, exception
-    group = tx.call(BaseExceptionGroup, tx.build(""), tx.build_list([exception])).realize()
+    group = tx.call(BaseExceptionGroup, tx.build(""), tx.build_tuple([exception])).realize()
     group.frames = list(exception.frames)
     return group, None

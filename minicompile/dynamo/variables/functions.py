@@ -5,6 +5,7 @@ callee's frame in place of calling it: inlining.  Mirrors `torch/_dynamo/variabl
 03 and 06.
 """
 
+import functools
 import types
 
 from ..builder import wraps
@@ -130,7 +131,10 @@ class NestedFunctionVariable(FunctionVariable):
         self._defaults, self._kw_defaults, self._cells = defaults, kw_defaults, cells
         self.annotations = annotations
         self.function_name = code.co_qualname
-        self.view = InstanceDictVariable(self)
+
+    @functools.cached_property
+    def view(self):
+        return InstanceDictVariable(self)  # a cycle, which would keep alive what the function has closed over
 
     @property
     def builtins_dict(self):

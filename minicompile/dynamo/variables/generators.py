@@ -108,7 +108,11 @@ class GeneratorVariable(VariableTracker):
             frame.set_context(thrown.variable)
         frame.push(frame.build(None))  # as the value that the yield gets
         frame.passes_through(frame.current, thrown)
-        frame.unwind(frame.current, thrown)
+        if not frame.unwind(frame.current, thrown):
+            try:
+                raise thrown
+            finally:
+                del thrown  # it knows this frame, which would keep it alive
 
     def delegate(self):
         """What `yield from` runs through, where the generator stands at one."""
