@@ -102,6 +102,12 @@ class OptimizedModule(torch.nn.Module):
             return eval_frame.call_with_hook(callback, self._orig_mod, *args, **kwargs)
         return eval_frame.call_with_hook(callback, call_module, self._orig_mod, *args, **kwargs)
 
+    def __len__(self):
+        return len(self._orig_mod)
+
+    def __bool__(self):
+        return bool(self._orig_mod)
+
     def train(self, mode=True):
         self._orig_mod.train(mode)
         self.training = mode

@@ -152,6 +152,16 @@ def test_what_the_class_of_the_wrapper_has_is_set_on_the_wrapper():
     assert torch.equal(compiled(x), model(x)) and not hasattr(model, "calls")
 
 
+def test_the_truth_and_the_length_are_the_originals():
+    """#102315 and #196253."""
+    empty, two, plain = (
+        minicompile.compile(m) for m in (nn.ModuleList(), nn.Sequential(nn.ReLU(), nn.ReLU()), nn.ReLU())
+    )
+    assert not empty and two and plain and len(empty) == 0 and len(two) == 2
+    with pytest.raises(TypeError, match=r"object of type 'ReLU' has no len\(\)"):
+        len(plain)
+
+
 def test_an_optimized_module_can_be_copied_and_pickled():
     compiled = minicompile.compile(Net(), backend="eager").eval()
     x = torch.randn(2, 3)
