@@ -15,19 +15,18 @@ import sympy
 
 from .. import ir, memory, passes
 from ..dependencies import Addresses, hoist_conditions, merge_loops
-from ..indexing import hint
+from ..indexing import Indirect, Var, hint, index
 from ..scheduler import SCRATCH, levels
 from . import wrapper
 from .common import Forward, needs_error
 from .cpp_columns import ColumnReductions
-from .cpp_expr import COMPUTE
-from .cpp_loops import Loop, LoopWriter, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
+from .cpp_expr import COMPUTE, indent, stored_type
+from .cpp_loops import Loop, LoopWriter, TileLoop
 from .cpp_prelude import PRELUDE
+from .cpp_rows import LIGHT, RowReductions
 
-BLOCK = 512  # elements summed in float32, side by side in vectors, before they are added to a float64 total
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
-TILE = 32  # side of a tile of a transpose
-CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
+TILE = 16  # side of a tile of a transpose: floats in a cache line
 
 
 @dataclasses.dataclass
@@ -44,7 +43,7 @@ class Kernel:
     summary: str
 
 
-class LoopKernel(ColumnReductions, LoopWriter):
+class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
     def __init__(self, group, schedule, storage, small=None):
         self.layouts = schedule.graph.layouts()
         super().__init__(Addresses(self.layouts))
@@ -55,7 +54,7 @@ class LoopKernel(ColumnReductions, LoopWriter):
         self.errors = any(
             needs_error(e) for n in self.nodes for e in passes.loop_exprs(n if hasattr(n, "body") else n.data)
         )
-        self.scratch = {}
+        self.scratch, self.turned = {}, {}  # turned: load -> its place in a turned tile
 
     # --- loop order ---
 
@@ -132,33 +131,83 @@ class LoopKernel(ColumnReductions, LoopWriter):
         loops = [self.loop(v) for v in self.outer]
         tile = self.transposed()
         if tile is None:
-            self.nest(self.parallel(loops, simd=True), lambda: [self.emit(n, late=True) for n in self.nodes])
+            simd = not self.picks()
+            self.nest(self.parallel(loops, simd), lambda: [self.emit(n, late=True) for n in self.nodes])
             return
         others = [loop for loop in loops if loop.var not in tile]
-        outer_tiles, inner_loops = [], []
         for var in tile:
-            outer_tiles.append(TileLoop(f"{var}_tile", "0", self.size(var.size), TILE, -(-hint(var.size) // TILE)))
-            inner_loops.append(Loop(var, f"{var}_tile", f"m_min<int64_t>({var}_tile + {TILE}, {self.size(var.size)})"))
-        nest = self.parallel(others + outer_tiles) + [(None, inner_loops[:1]), (self.simd(), inner_loops[1:])]
-        self.nest(nest, lambda: [self.emit(n, late=True) for n in self.nodes])
+            others.append(TileLoop(f"{var}_tile", "0", self.size(var.size), TILE, -(-hint(var.size) // TILE)))
+        self.nest(self.parallel(others), lambda: self.tile(*tile))
+
+    def picks(self):
+        """Little work on elements picked one by one: vectors would only have to be put together first."""
+        inside, found = set(self.outer[-1:]), False
+        for node in self.nodes:
+            for _, address in self.addresses.reads(node):
+                found |= any(type(a) is Indirect and self.facts(a.expr)[0] & inside for a in address.atoms())
+        return found and sum(ir.cost(n.body) for n in self.nodes) <= LIGHT
+
+    def tile(self, u, v):
+        """The loops of one tile; those of a whole one have lengths that the compiler knows."""
+        rest = [f"m_min<int64_t>({TILE}, {self.size(w.size)} - {w}_tile)" for w in (u, v)]
+        self.turn(u, v, *rest)
+
+        def loops(trips):
+            self.push()
+            self.nest([(None, [Loop(f"{u}_in", "0", trips[0])])], lambda: row(trips[1]))
+            return self.pop()
+
+        def row(trips):
+            self.offset(u, f"{u}_tile + {u}_in")
+            self.nest([(self.simd(), [Loop(f"{v}_in", "0", trips)])], point)
+
+        def point():
+            self.offset(v, f"{v}_tile + {v}_in")
+            for node in self.nodes:
+                self.emit(node, late=True)
+
+        whole, part = loops([str(TILE)] * 2), []
+        if not all(isinstance(w.size, int) and w.size % TILE == 0 for w in (u, v)):
+            whole = [f"if ({rest[0]} == {TILE} && {rest[1]} == {TILE}) {{", *indent(whole)]
+            part = ["} else {", *indent(loops(rest)), "}"]
+        for line in whole + part:
+            self.line(line)
+
+    def turn(self, u, v, columns, rows):
+        """Turn the tile of each buffer that is contiguous along the other loop, so that all loads are along v."""
+        start = {w: index(Var(f"{w}_tile", w.size)) for w in (u, v)}
+        parts = [m.args[1:] for n in self.nodes for m in ir.walk(n.body) if isinstance(m, ir.Masked)]
+        masked = {load for part in parts for expr in part for load in ir.loads(expr)}  # they may lie outside
+        for load in dict.fromkeys(load for n in self.nodes for load in ir.loads(n.body)):
+            address = self.addresses.of(load)
+            usable = load.buffer in self.group.reads and load not in masked and address.is_affine()
+            if usable and self.is_across(address, u, v):
+                name, param = f"turned{len(self.turned)}", self.names[load.buffer]
+                first, step = self.index(address.substitute(start)), self.size(address.coefficient(v))
+                self.line(f"{stored_type(load.dtype)} {name}[{TILE * TILE}];")
+                self.line(f"m_turn<{TILE}>({param} + {first}, {step}, {rows}, {columns}, {name});")
+                self.made[name] = load
+                self.turned[load] = f"{name}[{u}_in*{TILE} + {v}_in]"
+
+    def place(self, expr, address, mask):
+        return self.turned[expr] if expr in self.turned else super().place(expr, address, mask)
+
+    @staticmethod
+    def is_across(address, u, v):
+        return address.coefficient(u) == 1 and address.coefficient(v) not in (0, 1)
 
     def transposed(self):
         """(u, v): some load steps by one along u while the vector loop runs along v."""
         if len(self.outer) < 2 or hint(self.outer[-1].size) < TILE // 2:
             return None
         v = self.outer[-1]
-        for node in self.nodes:
-            for _, address in self.addresses.reads(node):
-                for u in self.outer[:-1]:
-                    if (
-                        address.coefficient(u) == 1
-                        and address.coefficient(v) not in (0, 1)
-                        and hint(u.size) >= TILE // 2
-                    ):
-                        return u, v
+        for _, address in (read for n in self.nodes for read in self.addresses.reads(n)):
+            for u in self.outer[:-1]:
+                if self.is_across(address, u, v) and hint(u.size) >= TILE // 2:
+                    return u, v
         return None
 
-    # --- reductions along rows ---
+    # --- reductions ---
 
     def passes(self):
         """(level, full nodes) of each pass."""
@@ -210,100 +259,6 @@ class LoopKernel(ColumnReductions, LoopWriter):
     def few_rows(self, trips):
         """One pass over long rows and few of them: the rows themselves are shared out among threads."""
         return trips < 16 and max(self.level.values()) <= 0 and self.threaded()
-
-    def row_reduction(self):
-        split = self.few_rows(ir.product(self.likely(v.size) for v in self.outer))
-
-        def body():
-            self.pending = {}
-            self.plan_scratch()
-            for node in self.outer_nodes(-1):
-                self.emit(node)
-            for level, full in self.passes():
-                self.row_pass(full, split)
-                for node in self.outer_nodes(level):
-                    self.emit(node)
-
-        loops = [self.loop(v) for v in self.outer]
-        self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
-
-    def row_pass(self, full, split):
-        """One run over the reduced loops: `acc` per vector loop, added to `total`."""
-        reductions = [n for n in full if n.is_reduction]
-        *outside, last = [self.loop(v) for v in self.inner]
-        depth = len(self.scopes) - 1
-        simple = (
-            not outside and not split and (not any(map(sums_up, reductions)) or self.is_short(last.var.size, BLOCK))
-        )
-        names = {n.name: self.fresh("acc", n.name) for n in reductions}
-        totals = {n.name: names[n.name] if simple else self.fresh("total", n.name) for n in reductions}
-        for node in reductions if not simple else ():
-            self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
-
-        def vector_loop(low, high):
-            for node in reductions:
-                self.line(f"{acc_type(node)} {names[node.name]} = {identity(node, acc_type(node))};")
-            clauses = [(clause(n), names[n.name]) for n in reductions]
-            self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
-            for node in reductions if not simple else ():
-                self.line(
-                    f"{totals[node.name]} = {combine(node, totals[node.name], names[node.name], total_type(node))};"
-                )
-
-        if simple:
-            vector_loop("0", last.high)
-        elif outside:
-            self.shared(outside, reductions, totals, split, lambda: vector_loop("0", last.high))
-        else:
-            size = last.var.size
-            block = TileLoop("block", "0", last.high, BLOCK, -(-size // BLOCK) if isinstance(size, int) else size)
-            high = f"m_min<int64_t>(block + {BLOCK}, {last.high})"
-            self.shared([block], reductions, totals, split, lambda: vector_loop("block", high))
-        for node in reductions:
-            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}"
-            self.forwards[node.name] = Forward(text, depth)
-            self._facts.clear()
-            if node.name in self.stored:
-                self.store(node.name, node.store, text)
-        self.end_pass(full)
-
-    def shared(self, loops, reductions, totals, split, body):
-        """The loops around the vector loop; with `split`, the first one in CHUNKS parts that threads share."""
-        if not split:
-            self.nest([(None, [loop]) for loop in loops], body)
-            return
-        first, *rest = loops
-        trips = first.trips if isinstance(first, TileLoop) else first.var.size
-        chunks = max(1, min(CHUNKS, trips)) if isinstance(trips, int) else CHUNKS
-        for node in reductions:
-            self.line(f"{total_type(node)} {totals[node.name]}_part[{chunks}];")
-        low, high = (
-            f"({first.high} + {first.step - 1}) / {first.step} * {k} / {chunks} * {first.step}"
-            for k in ("chunk", "(chunk + 1)")
-        )
-        part = dataclasses.replace(first, low=low, high=f"m_min<int64_t>({high}, {first.high})")
-
-        def chunk():
-            for node in reductions:
-                self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
-            self.nest([(None, [loop]) for loop in (part, *rest)], body)
-            for node in reductions:
-                self.line(f"{totals[node.name]}_part[chunk] = {totals[node.name]};")
-
-        self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
-        for node in reductions:
-            total = totals[node.name]
-            joined = combine(node, total, f"{total}_part[chunk]", total_type(node))
-            self.line(f"for (int chunk = 0; chunk < {chunks}; ++chunk) {total} = {joined};")
-
-    def row_body(self, full, names):
-        for node in full:
-            if node.is_reduction:
-                self.line(
-                    f"{names[node.name]} = {combine(node, names[node.name], self.value(node.body), acc_type(node))};"
-                )
-            else:
-                self.emit_full(node)
 
     def emit_full(self, node):
         self.emit(node)

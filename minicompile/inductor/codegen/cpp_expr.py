@@ -46,6 +46,10 @@ def literal(value, dtype):
     return f"{ctype}({value}LL)" if abs(value) >= 2**31 else f"{ctype}({value})"
 
 
+def stored_type(dtype):
+    return "uint8_t" if dtype == torch.bool else STORAGE[dtype]  # GCC does not vectorise loads of bool
+
+
 def indent(lines, depth=1):
     return ["  " * depth + line for line in lines]
 
@@ -66,8 +70,7 @@ class CppWriter(ExprWriter):
             prefix = "io" if written and len(members) > 1 else "out" if written else "in"
             param = f"{prefix}{sum(p.startswith(prefix) for p in self.names.values())}"
             self.params.append(written[0] if written else members[0])
-            dtype = self.layouts[members[0]].dtype
-            ctype = "uint8_t" if dtype == torch.bool else STORAGE[dtype]  # GCC does not vectorise loads of bool
+            ctype = stored_type(self.layouts[members[0]].dtype)
             restrict = "" if prefix == "io" else " __restrict"
             self.types.append(f"{'' if written else 'const '}{ctype}*")
             self.declared.append(f"{self.types[-1]}{restrict} {param}")
@@ -96,9 +99,12 @@ class CppWriter(ExprWriter):
         layout = self.layouts[expr.buffer]
         if isinstance(layout.numel(), int) and layout.numel() == 0:
             return literal(0, expr.dtype)
-        text = f"{self.names[expr.buffer]}[{self.index(address, mask)}]"
+        text = self.place(expr, address, mask)
         text = f"m_load({text})" if expr.dtype in ir.HALF else f"({text} != 0)" if expr.dtype == torch.bool else text
         return text if mask is None else f"{self.value(mask)} ? {text} : {literal(0, expr.dtype)}"
+
+    def place(self, expr, address, mask):
+        return f"{self.names[expr.buffer]}[{self.index(address, mask)}]"
 
     def store(self, name, address, text, late=False):
         line = f"{self.names[name]}[{self.index(address)}] = {self.stored_as(name, text)};"

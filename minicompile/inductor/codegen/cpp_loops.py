@@ -105,6 +105,11 @@ class LoopWriter(CppWriter):
             self.line(text)
         self.line("  " * (len(loops) - 1) + "}")
 
+    def offset(self, var, text):
+        """A loop variable that is counted from where a piece of its loop begins: GCC knows the piece's length then."""
+        self.depth_of_var[var] = len(self.scopes) - 1
+        self.line(f"const int64_t {var} = {text};")
+
     def parallel(self, loops, simd=False):
         """Levels for loops of which the first ones run in parallel, when there is enough work;
 

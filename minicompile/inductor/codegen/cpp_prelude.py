@@ -7,7 +7,7 @@ Taught in chapter 11.
 
 # Functions of one and of two numbers that libmvec has since glibc 2.35.
 _VECTOR = (
-    "erf tanh exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
+    "tanh exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
 )
 _VECTOR_TWO = "pow atan2 hypot".split()
 
@@ -38,8 +38,9 @@ def _declarations():
     for name in ("copysign",):
         lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return __builtin_{name}f(x, y); }}")
         lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return __builtin_{name}(x, y); }}")
-    lines.append('M_SIMD extern "C" double exp(double) noexcept;')
-    lines.append("M_INLINE double m_exp(double x) { return exp(x); }")  # in float it is our own, below
+    for name in ("exp", "erf"):  # in float these are our own, below
+        lines.append(f'M_SIMD extern "C" double {name}(double) noexcept;')
+        lines.append(f"M_INLINE double m_{name}(double x) {{ return {name}(x); }}")
     return "\n".join(lines)
 
 
@@ -140,19 +141,37 @@ M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c)
 #else
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
-// 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r; 2^n in two factors; subnormal results (slow) become zero
-M_INLINE float m_exp(float x) {
-  const float low = x < -87.3365f ? -87.3365f : x, y = low > 89.0f ? 89.0f : low;
-  const float n = __builtin_rintf(y * 1.44269504088896341f);
-  const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, y));
+// 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r, for results that are normal numbers.  Adding 1.5 * 2^23
+// rounds to an integer, which then stands in the lowest bits.
+M_INLINE float m_exp_normal(float x) {
+  const float z = m_mad(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
+  const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, x));
   float p = m_mad(r, 1.381417748e-03f, 8.368919288e-03f);
   p = m_mad(p, r, 4.166840776e-02f);
   p = m_mad(p, r, 1.666651896e-01f);
   p = m_mad(p, r, 4.999999333e-01f);
   p = m_mad(p, r * r, r) + 1.0f;
-  const int32_t k = (int32_t)n, h = k >> 1;
-  p = p * m_bits_float((uint32_t)(h + 127) << 23) * m_bits_float((uint32_t)(k - h + 127) << 23);
-  return x < -87.3365f ? 0.0f : p;
+  return m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23));
+}
+M_INLINE float m_exp(float x) {  // subnormal results (slow) become zero
+  const float y = m_exp_normal(x);
+  return x < -87.3365f ? 0.0f : x > 88.7228317f ? m_inf<float>() : y;
+}
+// --- erf in float, in 1.3 units of the last place: x * p(x^2), and 1 - e^q(|x|) further out; fitted to both ranges
+M_INLINE float m_erf(float x) {
+  const float a = __builtin_fabsf(x), t = a > 4.0f ? 4.0f : a, s = x * x;
+  float p = m_mad(s, -0.000595375953707844f, 0.0049859448336064816f);
+  p = m_mad(p, s, -0.026761723682284355f);
+  p = m_mad(p, s, 0.11281682550907135f);
+  p = m_mad(p, s, -0.3761247992515564f);
+  p = m_mad(p, s, 0.12837915122509003f);
+  float q = m_mad(t, 0.0001947777345776558f, -0.003031820524483919f);
+  q = m_mad(q, t, 0.02218138799071312f);
+  q = m_mad(q, t, -0.10383690893650055f);
+  q = m_mad(q, t, -0.6372904181480408f);
+  q = m_mad(q, t, -0.1276111602783203f);
+  q = m_mad(q, t, -0.00021131191169843078f) - t;
+  return a > 0.93f ? __builtin_copysignf(1.0f - m_exp_normal(q), x) : m_mad(p, x, x);
 }
 
 // --- arithmetic with ATen's rules
@@ -268,6 +287,39 @@ static float m_erfinv(float x) { return (float)m_erfinv((double)x); }
     initializer(omp_priv = omp_orig)
 #pragma omp declare reduction(m_min : float, double : omp_out = m_minimum(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
+
+// --- a tile of a matrix, turned: out[i * width + j] = in[j * step + i] for j < rows, i < columns
+template <int size> struct m_unsigned;
+template <> struct m_unsigned<1> { typedef uint8_t type; };
+template <> struct m_unsigned<2> { typedef uint16_t type; };
+template <> struct m_unsigned<4> { typedef uint32_t type; };
+template <> struct m_unsigned<8> { typedef uint64_t type; };
+#ifdef __clang__
+#define M_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define M_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, V{__VA_ARGS__})
+#endif
+template <int width, typename T> static void m_turn(const T* in, int64_t step, int64_t rows, int64_t columns, T* out) {
+  typedef typename m_unsigned<sizeof(T)>::type V __attribute__((vector_size(8 * sizeof(T))));
+  for (int64_t j = 0; j < rows; j += 8)
+    for (int64_t i = 0; i < columns; i += 8) {
+      if (j + 8 <= rows && i + 8 <= columns) {
+        V r[8], s[8];
+        for (int k = 0; k < 8; ++k) __builtin_memcpy(&r[k], in + (j + k) * step + i, sizeof(V));
+        for (int turn = 0; turn < 3; ++turn) {  // each turns the bits of (row, column), as one number, by one
+          for (int k = 0; k < 4; ++k) {
+            s[2 * k] = M_SHUFFLE(r[k], r[k + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+            s[2 * k + 1] = M_SHUFFLE(r[k], r[k + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+          }
+          for (int k = 0; k < 8; ++k) r[k] = s[k];
+        }
+        for (int k = 0; k < 8; ++k) __builtin_memcpy(out + (i + k) * width + j, &r[k], sizeof(V));
+      } else {
+        for (int64_t y = j; y < j + 8 && y < rows; ++y)
+          for (int64_t x = i; x < i + 8 && x < columns; ++x) out[x * width + y] = in[y * step + x];
+      }
+    }
+}
 
 // --- addresses
 M_INLINE int64_t m_floor_index(int64_t a, int64_t b) { return a / b - (a % b < 0); }

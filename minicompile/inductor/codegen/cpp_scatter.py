@@ -5,13 +5,15 @@ different elements of the result for sure, and in order along the others: no ato
 Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 11.
 """
 
+import torch
+
+from ... import config
 from .. import ir
 from ..dependencies import make_node
 from ..indexing import hint
 from ..ir import Buffer, Pointwise
 from ..ops import OPS, REDUCTIONS
 from .cpp import LoopKernel
-from .cpp_columns import COLUMNS
 from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, TileLoop, literal
 
@@ -46,7 +48,8 @@ class ScatterKernel(LoopKernel):
         rest = [v for v in self.outer if v is not x]
         loops = [self.loop(v) for v in rest if v in safe]
         if x is not None:
-            width = COLUMNS if hint(x.size) >= 8 * COLUMNS else 64
+            threads = config.cpp_threads or torch.get_num_threads()
+            width = max(64, -(-hint(x.size) // threads // 64) * 64)
             tile = TileLoop(f"{x}_tile", "0", self.size(x.size), width, -(-hint(x.size) // width))
             loops.append(tile)
         nest = self.parallel(loops) + [(None, [self.loop(v)]) for v in rest if v not in safe]

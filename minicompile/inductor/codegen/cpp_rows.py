@@ -1,0 +1,172 @@
+"""Reductions along rows: the reduced loop is the contiguous one, so that a vector holds parts of one result.
+
+Goes in: a group whose last inner loop is contiguous.  Comes out: for each pass a vector loop over a row, with partial
+results side by side and the next row fetched meanwhile.  Mirrors the inner-loop vectorisation of
+`torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+"""
+
+import dataclasses
+
+from .. import ir
+from ..indexing import index
+from .common import Forward
+from .cpp_expr import COMPUTE
+from .cpp_loops import Loop, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
+
+BLOCK = 2048  # elements summed in float32, side by side in lanes, before they are added to a float64 total
+CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
+LANES = 64  # partial results of a row: sums of few numbers, and none waits for the step before
+LIGHT = 12  # cost of a body that waits otherwise
+LINE = 64  # bytes that are fetched at once
+AHEAD = 1 << 17  # bytes of a row that is fetched while the one before it is computed
+
+
+class RowReductions:
+    """The part of `LoopKernel` for reductions along rows."""
+
+    def row_reduction(self):
+        split = self.few_rows(ir.product(self.likely(v.size) for v in self.outer))
+
+        def body():
+            self.pending = {}
+            self.plan_scratch()
+            for node in self.outer_nodes(-1):
+                self.emit(node)
+            for level, full in self.passes():
+                self.row_pass(full, split)
+                for node in self.outer_nodes(level):
+                    self.emit(node)
+
+        loops = [self.loop(v) for v in self.outer]
+        self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
+
+    def row_pass(self, full, split):
+        """One run over the reduced loops: `acc` per vector loop, added to `total`."""
+        reductions = [n for n in full if n.is_reduction]
+        *outside, last = [self.loop(v) for v in self.inner]
+        depth = len(self.scopes) - 1
+        ahead = self.next_rows(full)
+        simple = (
+            not outside and not split and (not any(map(sums_up, reductions)) or self.is_short(last.var.size, BLOCK))
+        )
+        names = {n.name: self.fresh("acc", n.name) for n in reductions}
+        totals = {n.name: names[n.name] if simple else self.fresh("total", n.name) for n in reductions}
+        for node in reductions if not simple else ():
+            self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
+
+        def vector_loop(low, high):
+            for node in reductions:
+                self.line(f"{acc_type(node)} {names[node.name]} = {identity(node, acc_type(node))};")
+            clauses = [(clause(n), names[n.name]) for n in reductions]
+            aside = ahead or any(map(sums_up, reductions)) or sum(ir.cost(n.body) for n in full) <= LIGHT
+            if reductions and aside and self.likely(last.var.size) >= 4 * LANES:
+                low = self.lanes(full, names, Loop(last.var, low, high), ahead)
+            if not isinstance(last.var.size, int) or last.var.size % LANES or low == "0":
+                self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
+            for node in reductions if not simple else ():
+                self.line(
+                    f"{totals[node.name]} = {combine(node, totals[node.name], names[node.name], total_type(node))};"
+                )
+
+        if simple:
+            vector_loop("0", last.high)
+        elif outside:
+            self.shared(outside, reductions, totals, split, lambda: vector_loop("0", last.high))
+        else:
+            size = last.var.size
+            block = TileLoop("block", "0", last.high, BLOCK, -(-size // BLOCK) if isinstance(size, int) else size)
+            high = f"m_min<int64_t>(block + {BLOCK}, {last.high})"
+            self.shared([block], reductions, totals, split, lambda: vector_loop("block", high))
+        for node in reductions:
+            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}"
+            self.forwards[node.name] = Forward(text, depth)
+            self._facts.clear()
+            if node.name in self.stored:
+                self.store(node.name, node.store, text)
+        self.end_pass(full)
+
+    def next_rows(self, full):
+        """(buffer, address) of what the first of several passes reads, one row further on."""
+        row = ir.product(self.likely(v.size) for v in self.inner)
+        if not self.outer or max(self.level.values()) <= 0 or any(self.level[n.name] for n in full):
+            return []
+        along, across, found = self.inner[-1], self.outer[-1], {}
+        for name, address in (read for n in full for read in self.addresses.reads(n)):
+            near = row * self.layouts[name].dtype.itemsize <= AHEAD and name in self.group.reads
+            if near and address.is_affine() and address.coefficient(along) == 1 and address.coefficient(across) != 0:
+                found[name, address.substitute({across: index(across) + 1})] = None
+        return list(found)
+
+    def lanes(self, full, names, loop, ahead):
+        """Most of a vector loop with LANES partial results side by side, added to `acc`.  Where the rest begins.
+
+        ahead: what to fetch meanwhile: processors do not foresee the next row while this one is walked again.
+        """
+        var, reductions = loop.var, [n for n in full if n.is_reduction]
+        parts = {n.name: f"{names[n.name]}_lanes" for n in reductions}
+        self.made.update((part, name) for name, part in parts.items())
+        if loop.low == "0" and isinstance(var.size, int):
+            rest = str(var.size // LANES * LANES)
+        else:
+            rest = f"{names[reductions[0].name]}_rest"
+            self.line(f"const int64_t {rest} = {loop.low} + ({loop.high} - {loop.low}) / {LANES} * {LANES};")
+        for n in reductions:
+            self.line(f"alignas(64) {acc_type(n)} {parts[n.name]}[{LANES}];")
+            self.line(f"for (int k = 0; k < {LANES}; ++k) {parts[n.name]}[k] = {identity(n, acc_type(n))};")
+
+        def lane():
+            self.offset(var, f"{var}_lanes + lane")
+            self.row_body(full, {name: f"{part}[lane]" for name, part in parts.items()})
+
+        def step():
+            for name, address in ahead:
+                step = LINE // self.layouts[name].dtype.itemsize
+                line = Loop(var, f"{var}_lanes", f"{var}_lanes + {LANES}", step)
+                self.line(f"{line} __builtin_prefetch(&{self.names[name]}[{self.index(address)}]);")
+            self.nest([(self.simd(), [Loop("lane", "0", str(LANES))])], lane)
+
+        self.nest([("#pragma GCC unroll 1", [Loop(f"{var}_lanes", loop.low, rest, LANES)])], step)
+        for n in reductions:
+            total = names[n.name]
+            self.line(f"#pragma omp simd reduction({clause(n)}:{total})")
+            joined = combine(n, total, f"{parts[n.name]}[k]", acc_type(n))
+            self.line(f"for (int k = 0; k < {LANES}; ++k) {total} = {joined};")
+        return rest
+
+    def shared(self, loops, reductions, totals, split, body):
+        """The loops around the vector loop; with `split`, the first one in CHUNKS parts that threads share."""
+        if not split:
+            self.nest([(None, [loop]) for loop in loops], body)
+            return
+        first, *rest = loops
+        trips = first.trips if isinstance(first, TileLoop) else first.var.size
+        chunks = max(1, min(CHUNKS, trips)) if isinstance(trips, int) else CHUNKS
+        for node in reductions:
+            self.line(f"{total_type(node)} {totals[node.name]}_part[{chunks}];")
+        low, high = (
+            f"({first.high} + {first.step - 1}) / {first.step} * {k} / {chunks} * {first.step}"
+            for k in ("chunk", "(chunk + 1)")
+        )
+        part = dataclasses.replace(first, low=low, high=f"m_min<int64_t>({high}, {first.high})")
+
+        def chunk():
+            for node in reductions:
+                self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
+            self.nest([(None, [loop]) for loop in (part, *rest)], body)
+            for node in reductions:
+                self.line(f"{totals[node.name]}_part[chunk] = {totals[node.name]};")
+
+        self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
+        for node in reductions:
+            total = totals[node.name]
+            joined = combine(node, total, f"{total}_part[chunk]", total_type(node))
+            self.line(f"for (int chunk = 0; chunk < {chunks}; ++chunk) {total} = {joined};")
+
+    def row_body(self, full, names):
+        for node in full:
+            if node.is_reduction:
+                self.line(
+                    f"{names[node.name]} = {combine(node, names[node.name], self.value(node.body), acc_type(node))};"
+                )
+            else:
+                self.emit_full(node)

@@ -1,0 +1,77 @@
+"""What the shapes of C++ kernels must not change: turned tiles, rows in lanes with a rest, own exp and erf, picked
+elements.
+"""
+
+import math
+
+import pytest
+import torch
+from patterns import aten_graph
+
+from minicompile import inductor
+
+
+def compiled(function, *inputs):
+    return inductor.compile(aten_graph(function, *inputs), inputs)
+
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_tiles_are_turned_whole_and_in_part(dtype):
+    def add(x, y):
+        return x | y.mT if dtype == torch.bool else x + y.mT
+
+    for rows, columns in ((32, 16), (37, 100), (100, 19), (129, 255)):
+        x, y = (torch.randn(n).mul(50).to(dtype) for n in ((rows, columns), (columns, rows)))
+        call = compiled(add, x, y)
+        assert "m_turn" in call.source.kernels.removeprefix(call.source.prelude)
+        assert torch.equal(call(x, y)[0], add(x, y)), (rows, columns)
+
+
+def test_what_lies_outside_of_a_padded_tensor_is_not_turned():
+    def pad(x, y):
+        return torch.nn.functional.pad(x.mT, (3, 4, 5, 6)) + y.mT
+
+    x, y = torch.randn(40, 50), torch.randn(47, 61)
+    assert torch.equal(compiled(pad, x, y)(x, y)[0], pad(x, y))
+
+
+@pytest.mark.parametrize("length", [256, 257, 1000, 4096 + 70])
+def test_rows_in_lanes_leave_nothing_out(length):
+    def reduce(x, n):
+        return x.amax(-1), x.argmin(-1), n.sum(-1), (n > 95).any(-1), (n - n.amin(-1, keepdim=True)).amax(-1)
+
+    x, n = torch.randn(9, length), torch.randint(-100, 100, (9, length))
+    x[3, -1], x[4, 0], x[5], x[6, -1], x[7, 70] = math.nan, math.nan, -math.inf, 99.0, -99.0
+    x[8, 5] = x[8, 200] = x[8, -1] = -7.0
+    call = compiled(reduce, x, n)
+    assert "_lanes" in call.source.kernels
+    for got, wanted in zip(call(x, n), reduce(x, n), strict=True):
+        assert torch.equal(got.nan_to_num(123), wanted.nan_to_num(123))
+
+
+def test_exp_and_erf_are_within_two_units_of_the_last_place():
+    ends = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 88.7228, 88.73, -87.34, 1e-30, 5e-39, 0.93, 4.0])
+    x = torch.cat([torch.linspace(-87, 88.7, 300_001), torch.linspace(-5, 5, 300_001), ends])
+    for function in (torch.exp, torch.erf):
+        got, wanted = compiled(function, x)(x)[0], function(x.double())
+        normal = wanted.float().isfinite() & (wanted.abs() > 1.2e-38)
+        unit = torch.nextafter(wanted.float().abs(), torch.tensor(math.inf)).double() - wanted.float().abs().double()
+        assert ((got.double() - wanted).abs() / unit)[normal].max() < 2
+        assert torch.equal(got[-9:-7].signbit(), wanted[-9:-7].signbit())
+        assert torch.allclose(got, wanted.float(), rtol=1e-6, atol=1.2e-38, equal_nan=True)
+
+
+def test_an_element_that_is_not_there_cannot_be_picked():
+    def pick(x, i):
+        return torch.gather(x, 1, i) * 2
+
+    x, i = torch.randn(64, 300), torch.randint(0, 300, (64, 200))
+    call = compiled(pick, x, i)
+    assert "omp simd" not in call.source.kernels.removeprefix(call.source.prelude)
+    assert torch.equal(call(x, i)[0], pick(x, i))
+    i[5, 7] = 300
+    with pytest.raises((IndexError, RuntimeError)):
+        call(x, i)
