@@ -123,6 +123,7 @@ iter([], 1, 2) ; next(iter([]), 1, 2) ; getattr(1, 'a', 2, 3) ; vars(1, 2) ; rou
 enumerate([], foo=1) ; list(a=1) ; range(1, 2, 3, 4) ; slice() ; isinstance(1, 2, 3) ; hasattr(1) ; reversed([], [])
 dict({}, {}) ; set([], []) ; filter(1) ; map() ; str(1, 2, 3, 4) ; int(y=1) ; float(x=1) ; [].append() ; [].sort(1)
 min(1, foo=2) ; round(1, foo=2) ; callable(obj=1) ; [].index() ; {}.get() ; functools.reduce(function=max)
+operator.itemgetter(0)(i, n) ; operator.methodcaller('index')() ; operator.attrgetter('real')(obj=n)
 (lambda a, /: a)(a=1) ; (lambda a, b, c: 0)() ; (lambda a, *, b, c: 0)() ; (lambda a, *, b, c: 0)(1) ; (lambda: 0)(1)
 (lambda a, *, b=1: 0)(1, 2, b=3) ; (lambda a: 0)(1, 2, z=3) ; (lambda a: 0)(1, a=2) ; (lambda *a, b: 0)() ; Box(1, 2, 3)
 """

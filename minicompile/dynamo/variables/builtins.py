@@ -195,7 +195,9 @@ class MadeGetterVariable(VariableTracker):
         return self
 
     def call_function(self, tx, args, kwargs):
-        return self.function.call_function(tx, args, kwargs)
+        return call_handler(
+            tx, self.cls("name"), lambda tx, obj, /: tx.call_tracker(self.function, [obj]), args, kwargs
+        )
 
     def children(self):
         return [*self.args, *self.kwargs.values()]
