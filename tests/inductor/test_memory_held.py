@@ -1,0 +1,86 @@
+"""How long memory is held: what the forward saved, what waits for a buffer of its size, what fits across shapes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from patterns import aten_graph
+
+import minicompile
+from minicompile import aot, inductor, record
+from minicompile.aot.partitioner import Cut
+from minicompile.inductor import memory
+
+
+def test_a_backward_graph_frees_what_it_has_read():
+    def program(x, a, b):
+        return ((x @ a).relu() @ b).relu().sum()
+
+    inputs = [torch.randn(8, 8, requires_grad=True) for _ in range(3)]
+    minicompile.compile(program)(*inputs).backward()
+    forward, backward = (a.python for c in record.compilations for a in c.artifacts("codegen"))
+    assert "args.clear()" in backward and "args.clear()" not in forward
+    freed = {name for line in backward.splitlines() if "del " in line for name in line.split("del ")[1].split(", ")}
+    arguments = backward.split(" = args")[0].split("\n")[1].replace(" ", "").strip(",").split(",")
+    returned = backward.rsplit("return", 1)[1]
+    assert arguments and all(name in freed or name in returned for name in arguments)
+
+
+def test_the_list_of_a_backward_graph_is_emptied():
+    graph = aten_graph(lambda g, y: [torch.mm(g * y, y)], torch.randn(4, 4), torch.randn(4, 4))
+    g, y = torch.randn(4, 4), torch.randn(4, 4)
+    expected = torch.mm(g * y, y)
+    for name, left in (("forward", 2), ("backward", 0)):
+        graph.meta["minicompile"] = name
+        args = [g, y]
+        (result,) = inductor.compile(graph, (g, y))(args)
+        torch.testing.assert_close(result, expected)
+        assert len(args) == left
+
+
+def plan(function, *inputs, device="cpu"):
+    from minicompile.inductor.codegen import triton
+
+    graph = inductor.lower(aten_graph(function, *inputs), inputs)
+    return str(memory.plan(inductor.schedule(triton.on_device(graph) if device == "cuda" else graph)))
+
+
+def test_a_product_is_overwritten_by_what_is_computed_of_it_in_another_shape():
+    x = torch.randn(6, 4)
+    text = plan(lambda x, w: [torch.mm(torch.mm(x, w).view(2, 3, 4).relu().view(6, 4), w)], x, torch.randn(4, 4))
+    assert "in the memory of" in text
+
+
+@pytest.mark.parametrize(("rows", "waits"), [(16, True), (1 << 18, False)])
+def test_large_memory_of_a_gpu_does_not_wait(rows, waits):
+    pytest.importorskip("triton")
+
+    def program(x, w):
+        y = torch.mm(x, w)
+        z = torch.mm(y, w)  # y is dead behind it, and as large as the next product
+        return [torch.mm(z, w).sum(), torch.mm(z.relu(), w) + 1]
+
+    text = plan(program, torch.empty(rows, 16), torch.empty(16, 16), device="cuda")
+    assert ("in the memory of" in text.split("\n2.")[1].split("\n")[0]) == waits
+
+
+def test_what_a_residual_block_adds_to_is_saved_and_not_computed_again(monkeypatch):
+    def program(x, weights):
+        for w in weights:
+            x = x + torch.tanh(F.layer_norm(x, (16,))) @ w * 2
+        return x.sum()
+
+    def again():
+        graphs = []
+
+        def backend(gm, inputs):
+            graphs.append(aot.trace(gm, inputs))
+            return gm.forward
+
+        minicompile.reset()
+        x, weights = torch.randn(64, 16), [torch.randn(16, 16, requires_grad=True) for _ in range(4)]
+        minicompile.compile(program, backend=backend)(x.requires_grad_(), weights)
+        return sum(name.startswith("add") for name in graphs[0].recomputed)
+
+    few = again()
+    monkeypatch.setattr(Cut, "outlives", lambda self, node: False)
+    assert few < again()
