@@ -143,7 +143,7 @@ class TranslatorServices:
             if own:
                 self.guard("lacks_attribute", source, name)
             self.raise_observed(AttributeError, *error.args)
-        if callable(attribute) and getattr(attribute, "__self__", None) is value:
+        if callable(attribute) and getattr(attribute, "__self__", attribute) is value:
             from .variables.functions import BuiltinMethodVariable
 
             return BuiltinMethodVariable(tracker, name)

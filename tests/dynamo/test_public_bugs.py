@@ -195,7 +195,16 @@ def branches_with_an_int_that_changes():
     return function, [(X, 2), (X, 3), (-X, 4)]
 
 
+def the_class_of_none():
+    def function(x, y):
+        names = {type(None): "nothing", ...: "dots"}
+        return names[None.__class__], isinstance(y, None.__class__), None.__class__ is type(y), (...).__class__.__name__
+
+    return function, [(X, None), (X, 1)]
+
+
 PROGRAMS = [
+    (101980, the_class_of_none),
     (113235, branches_with_an_int_that_changes),
     (186671, set_subclasses_as_operands),
     (186671, sequence_subclasses_as_operands),
