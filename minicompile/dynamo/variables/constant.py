@@ -206,7 +206,7 @@ class ConstantVariable(BuiltinObject):
     def method(self, name):
         """`list[int].__eq__` is list's, but `list[int] == ...` asks the class of `list[int]`, as for all such names."""
         special = getattr(type(self.value), name, None) if name.startswith("__") and name.endswith("__") else None
-        return getattr(self.value, name) if special is None else special.__get__(self.value)
+        return getattr(self.value, name) if special is None else special.__get__(self.value, type(self.value))
 
     def call_function(self, tx, args, kwargs):
         origin = typing.get_origin(self.value)
