@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import Unsupported
+from .layouts import LAYOUTS, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
 from .refusals import check_arguments
@@ -115,7 +116,11 @@ class FunctionalMode(FunctionalTensorMode):
         if func in NO_FUNCTIONAL_FORM:
             with self:
                 return NO_FUNCTIONAL_FORM[func](*args)
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func not in LAYOUTS:
+            return result
+        with self:
+            return laid_out_as_in_eager(func, args, result)
 
 
 class GraphRunner(fx.Interpreter):
