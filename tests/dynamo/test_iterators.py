@@ -701,3 +701,18 @@ def test_an_iterator_over_a_list_that_became_shorter(turn):
         assert repr(compiled(torch.ones(2), turn(again[1]), again[1])) == repr(eager)
         compiled = minicompile.compile(made_here, backend="eager")
         assert repr(compiled(torch.ones(2), items)) == repr(made_here(torch.ones(2), items))
+
+
+def test_the_attributes_of_a_class_are_gone_through_across_breaks():
+    class Base:
+        one, two = 1, "two"
+
+    def program(x):
+        seen = []
+        for each in (vars(Base), vars(Base).keys(), vars(Base).values(), vars(Base).items()):
+            for element in each:
+                print(end="")
+                seen.append(str(element)[:20])
+        return x + 1, seen
+
+    assert minicompile.compile(program, backend="eager")(X)[1] == program(X)[1]

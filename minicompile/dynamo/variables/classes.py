@@ -14,7 +14,7 @@ import torch
 
 from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
-from ..source import AttrSource, ConstantSource
+from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
 from .answers import answered
 from .base import ValueVariable, VariableTracker, can_change, type_name, unsupported
@@ -70,7 +70,7 @@ class UserDefinedClassVariable(ValueVariable):
 
     def namespace(self, tx):
         """The class's own `__dict__`, guarded as a dict is."""
-        from .dict_views import MappingProxyVariable
+        from .dict_views import MappingProxyVariable, proxied
         from .dicts import DictVariable
 
         if tx.side_effects.pending_attributes(tx.output.known(self.value)):
@@ -80,7 +80,8 @@ class UserDefinedClassVariable(ValueVariable):
             found = descriptors.Found(cls, name, cls, attribute)
             items[name] = tx.build(name), tx.output.lazy(attribute, descriptors.class_source(found))
         source = AttrSource(ConstantSource(cls, cls.__qualname__), "__dict__") if can_change(cls) else None
-        return MappingProxyVariable(DictVariable(items, source), source)
+        inside = CallSource(source, proxied) if source is not None else None
+        return MappingProxyVariable(DictVariable(items, inside), source)
 
     def var_setattr(self, tx, name, value):
         hook = class_lookup(tx, type(self.value), "__setattr__")
