@@ -206,7 +206,8 @@ class ConstantVariable(BuiltinObject):
     def method(self, name):
         """`list[int].__eq__` is list's, but `list[int] == ...` asks the class of `list[int]`, as for all such names."""
         special = getattr(type(self.value), name, None) if name.startswith("__") and name.endswith("__") else None
-        return getattr(self.value, name) if special is None else special.__get__(self.value, type(self.value))
+        direct = special is None or self.value is None  # descriptors take None for no instance
+        return getattr(self.value, name) if direct else special.__get__(self.value)
 
     def call_function(self, tx, args, kwargs):
         origin = typing.get_origin(self.value)
