@@ -121,7 +121,7 @@ def _nonnegative(value):
     return bool(sympy.expand(value).is_nonnegative)
 
 
-def _divides(divisor, value):
+def divides(divisor, value):
     """value / divisor when that is exact, else None."""
     if isinstance(value, int) and isinstance(divisor, int):
         return value // divisor if value % divisor == 0 else None
@@ -304,12 +304,12 @@ def _split(value, divisor):
     """value = divisor * whole + rest, moving into `whole` all that is exactly divisible."""
     whole, rest = [], []
     for atom, c in value.terms:
-        quotient = _divides(divisor, c)
+        quotient = divides(divisor, c)
         (rest if quotient is None else whole).append((atom, c if quotient is None else quotient))
     if isinstance(value.constant, int) and isinstance(divisor, int):
         k, left = divmod(value.constant, divisor)
     else:
-        k = _divides(divisor, value.constant)
+        k = divides(divisor, value.constant)
         k, left = (0, value.constant) if k is None else (k, 0)
     return _build(whole, k), _build(rest, left)
 
@@ -342,7 +342,7 @@ def _mod(value, divisor):
         return rest
     if len(rest.terms) == 1 and isinstance(rest.terms[0][0], Mod) and rest.terms[0][1] == 1 and rest.constant == 0:
         atom = rest.terms[0][0]
-        if _divides(divisor, atom.divisor) is not None:  # (x % ab) % b
+        if divides(divisor, atom.divisor) is not None:  # (x % ab) % b
             return _mod(atom.index, divisor)
     return index(Mod(rest, divisor))
 

@@ -47,6 +47,12 @@ def test_indices_take_64_bits_only_where_sizes_need_them():
     assert any(word in ptx(kernel, 2) for word in ("div.s64", "rem.s64", "div.u64", "rem.u64"))
 
 
+def test_indices_stay_below_the_largest_tensor():
+    """Whose size is a parameter anyway."""
+    (kernel,) = kernels_of(lambda x, row: [torch.relu(x + row) * row], torch.empty(64, 64), torch.empty(64)).values()
+    assert kernel.reach == kernel.sizes[0] and kernel.grid == f"cdiv({kernel.reach}, XBLOCK)" and len(kernel.sizes) == 2
+
+
 @pytest.mark.parametrize(
     ("sizes", "kind"),
     [

@@ -13,7 +13,7 @@ import torch
 
 from ... import config
 from .. import ir
-from ..indexing import Indirect, hint
+from ..indexing import Indirect, divides, from_data, hint
 from ..ops import OPS
 from .common import ExprWriter, Forward
 
@@ -327,6 +327,11 @@ def indent(lines):
     return ["    " + line for line in lines]
 
 
+def largest(extents):
+    """Without those of which another one is a multiple: sizes that are not read from data are 1 or more."""
+    return [e for e in extents if not any(e is not f and not from_data(f) and divides(e, f) for f in extents)]
+
+
 def likely(writer, reach):
     """The kind of launch that the hints tell; see `TritonKernel`."""
     sizes = list(map(hint, writer.numbers))
@@ -336,7 +341,7 @@ def likely(writer, reach):
 
 def function(name, writer, body, grid, num_warps, constants, rare=False):
     """The whole kernel.  grid: text of the number of programs; constants: block sizes; rare: not compiled ahead."""
-    reach = writer.reach and sympy.Max(*writer.reach)
+    reach = writer.reach and sympy.Max(*largest(writer.reach))
     more = f', reach="{writer.size(reach)}"' if writer.reach and not writer.wide else ""
     writer.size_names = list(writer.numbers.values())
     if writer.numbers:
