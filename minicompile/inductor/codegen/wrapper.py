@@ -18,7 +18,7 @@ from ..floats import FloatValue, SizePrinter
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
 from ..memory import is_large, out_variant
-from . import _launch
+from . import _launch, random_draws
 
 LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
 
@@ -183,6 +183,7 @@ class Raw(str):
 # PyTorch's own Python bindings parse their arguments in half the time that an operator overload takes.
 BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 BINDINGS["aten._assert_scalar.default"] = "check"
+BINDINGS["aten.bernoulli.p"] = "bernoulli"
 
 
 def overload_text(overload):
@@ -309,6 +310,7 @@ NAMES = {
     "view": view,
     "fixed": fixed,
     "check": check,
+    "bernoulli": random_draws.bernoulli,
     "device": torch.device,
     "math": math,
     "operator": operator,
