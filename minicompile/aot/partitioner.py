@@ -92,16 +92,17 @@ def operator_name(node):
 
 
 def read_from_memory(node, backward):
-    """Does a matmul or its like on that side read this value, itself or through a view?  Then it is in memory there."""
+    """The matmul or its like on that side that reads this value, itself or through a view, which is in memory then."""
     for user in node.users:
         if is_view(user):
-            found = read_from_memory(user, backward)
+            reader = read_from_memory(user, backward)
         else:
             here = user.op == "call_function" and user.meta["backward"] == backward
             found = here and recompute_cost(user) is None and operator_name(user) not in REDUCTIONS
-        if found:
-            return True
-    return False
+            reader = user if found else None
+        if reader is not None:
+            return reader
+    return None
 
 
 def depths(nodes):
@@ -262,7 +263,8 @@ def describe(node, primals, results, mutated):
         return "extra", "is what a checkpointed function returns"
     if source is not node or recompute_cost(node) is None:
         return "extra", f"{source.target} is not worth running twice"
-    return "extra", "fewer bytes than what it is made of"
+    reader = read_from_memory(node, backward=True) or read_from_memory(node, backward=False)
+    return "extra", "costs less than to make it again" if reader is None else f"{reader.target} reads it from memory"
 
 
 class Split:

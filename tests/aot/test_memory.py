@@ -153,6 +153,16 @@ def test_cheapest_for_its_bytes_goes_first():
     assert [names for names, before in zip(kept, [None, *kept]) if names != before] == [["mm", "mm_1"], ["mm_1"], []]
 
 
+def test_reasons():
+    """`cos` takes as many bytes as `mm`, but is in memory, where the next product reads it."""
+    inputs = [torch.randn(8, 8).requires_grad_() for _ in range(3)]
+    graph = trace(lambda x, w, v: (x @ w).cos() @ v, *inputs)
+    whys = {s.name: s.why for s in extra(graph)}
+    assert whys == {"mm": "aten.mm.default is not worth running twice", "cos": "aten.mm.default reads it from memory"}
+    graph = trace(lambda x, w: x.sin().sin().sin().sin().sin().sin().sin().sin() * w, torch.randn(8, 8), inputs[0])
+    assert {s.why for s in extra(graph)} == {"costs less than to make it again"}
+
+
 def test_random_attention_is_kept():
     """The kernel draws its dropout itself; without dropout it may run twice."""
     from minicompile.aot.nodes import is_random
