@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..errors import Unsupported
 from .layouts import LAYOUTS, laid_out_as_in_eager
-from .outputs import OutputPlanner, has_overlap, storage_key, unwrap, views_of, with_eager_strides
+from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
 from .refusals import check_arguments
 
@@ -164,6 +164,8 @@ class GraphRunner(fx.Interpreter):
         for tensor, version in zip(given, versions, strict=True):
             if tensor._version != version:
                 check_write(tensor)
+                if any(other is not tensor and overlap_in_part(tensor, other) for other in given):
+                    raise Unsupported(*OVERLAPPING_WRITE)
         if isinstance(result, torch.Tensor) and result.layout != torch.strided:
             raise Unsupported(*SPARSE)
         if isinstance(result, FunctionalTensor) and not views_of(result.elem):
@@ -202,6 +204,21 @@ def check_write(tensor):
     """The functional form of a write knows elements; where two of them are one place in memory, only eager is right."""
     if has_overlap(tensor) or any(type(v).__name__.split("_")[0] in OVERLAPPING for v in views_of(tensor.elem)):
         raise Unsupported(*OVERLAPPING_WRITE)
+
+
+def overlap_in_part(a, b):
+    """Whether two dense tensors share some memory but are not the same: as operands of a write, eager refuses them."""
+    if storage_key(a) != storage_key(b) or not (is_dense(a) and is_dense(b)):
+        return False
+    numbers = (*a.shape, *a.stride(), *b.shape, *b.stride(), a.storage_offset(), b.storage_offset())
+    if not all(type(n) is int for n in numbers) or 0 in (a.numel(), b.numel()):
+        return False
+    (first, end), (other_first, other_end) = (
+        (t.storage_offset() * t.itemsize, (t.storage_offset() + t.numel()) * t.itemsize) for t in (a, b)
+    )
+    if (first, end) == (other_first, other_end):
+        return a.stride() != b.stride()
+    return first < other_end and other_first < end
 
 
 # --- what the graph did -----------------------------------------------------------------------------

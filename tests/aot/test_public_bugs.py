@@ -57,3 +57,27 @@ def test_198364_strides_are_those_of_the_kernels(backend):
     for want, got in zip(function(x, y, image, z), compiled(x, y, image, z), strict=True):
         assert want.stride() == got.stride()
         torch.testing.assert_close(want, got)
+
+
+@pytest.mark.graph_errors
+def test_a_write_whose_source_overlaps_it_is_refused_as_in_eager(backend):
+    writes = {
+        "copy_": lambda x: x[1:].copy_(x[:-1]),
+        "add_": lambda x: x[2:].add_(x[:-2]),
+        "transposed": lambda x: x[:4].view(2, 2).mul_(x[:4].view(2, 2).t()),
+    }
+    for name, write in writes.items():
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            write(torch.arange(6.0))
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            minicompile.compile(write, backend=backend)(torch.arange(6.0))
+            raise AssertionError(name)
+
+    def allowed(x):
+        x[:3].add_(x[3:])
+        x.mul_(x)
+        x[1:] = x[:-1].clone()
+        return x
+
+    compiled = minicompile.compile(allowed, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(torch.arange(6.0)), allowed(torch.arange(6.0)))

@@ -130,3 +130,13 @@ def test_a_single_point_scattered_into_a_tensor_of_symbolic_size():
     compiled = minicompile.compile(function, dynamic=True, fullgraph=True)
     for size in (5, 7):
         assert_bitwise(compiled(torch.zeros(size), torch.tensor([-1])), torch.eye(size)[-1])
+
+
+@pytest.mark.parametrize("target", ["cpp", "triton"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32], ids=str)
+def test_143566_shifting_everything_out(dtype, target):
+    if target == "triton":
+        pytest.importorskip("triton")
+    x, places = torch.tensor([1, 127, 5, 64], dtype=dtype) * 3, torch.tensor([7, 8, 100, 31], dtype=dtype)
+    for want, got in zip(*check(lambda x, n: (x >> n, x << n, x >> 9), x, places, target=target), strict=True):
+        assert torch.equal(want, got)

@@ -208,9 +208,14 @@ def shl(a, b):
 
 @jit
 def shr(a, b):
-    """Keeps the sign; shifting everything out leaves the sign alone."""
+    """Keeps the sign; shifting everything out leaves the sign alone, or nothing."""
     width: tl.constexpr = a.dtype.primitive_bitwidth
-    return a >> tl.where((b < 0) | (b >= width), width - 1, b).to(a.dtype)
+    everything = (b < 0) | (b >= width)
+    shifted = a >> tl.where(everything, width - 1, b).to(a.dtype)
+    if a.dtype.is_int_signed():
+        return shifted
+    else:
+        return tl.where(everything, 0, shifted).to(a.dtype)
 
 
 # --- functions of floating numbers ----------------------------------------------------------------------
