@@ -55,11 +55,13 @@ unit: setup
 end-to-end: setup
 	$(BIN)/python -m pytest -n $(JOBS) tests/end_to_end
 
-# Random programs, eager against compiled, for FUZZ_MINUTES; another SEED, other programs.
+# Random programs, eager against compiled, for FUZZ_MINUTES or BATCHES of 100; another SEED, other programs.
 FUZZ_MINUTES ?= 2
 SEED ?= 1
+BATCHES ?=
 fuzz: setup
-	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --seed $(SEED) --processes $(JOBS)
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --seed $(SEED) --processes $(JOBS) \
+		$(if $(BATCHES),--batches $(BATCHES))
 
 notebooks: setup
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks

@@ -139,6 +139,21 @@ def test_wrong_arguments(call):
     assert expected[0] is TypeError and observed(compiled, "5") == expected
 
 
+def test_operands_of_classes_derived_from_builtins_are_named():
+    def program(text, number, x):
+        told = []
+        for call in (lambda: text + number, lambda: text * text, lambda: object.__repr__(5)[:4], lambda: "%d" % number):
+            try:
+                told.append(call())
+            except TypeError as error:
+                told.append(str(error))
+        return told, x + 1
+
+    arguments = classes.Word("k"), classes.Number(2), torch.ones(2)
+    told = minicompile.compile(program, backend="eager")(*arguments)[0]
+    assert told == program(*arguments)[0] and told[0] == 'can only concatenate str (not "Number") to str'
+
+
 @pytest.mark.parametrize(
     "call", ["collections.deque([1], maxlen=n)", "enumerate([n], start=n)", "sorted([n], key=abs)"]
 )

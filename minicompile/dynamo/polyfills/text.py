@@ -63,6 +63,10 @@ def converted(value, kind):
     """A plain value that `%kind` prints alike."""
     if kind not in "ra" and type(value) in PLAIN:
         return value
+    if kind in "diuoxXc" and isinstance(value, int):  # whatever its class makes of `__int__`
+        return int.__index__(value)
+    if kind in "eEfFgG" and isinstance(value, float):
+        return float.__pos__(value)
     return CONVERSIONS[kind](value) if kind in CONVERSIONS else None
 
 

@@ -22,7 +22,7 @@ from torch.torch_version import TorchVersion
 
 from ..builder import wraps, wraps_if
 from ..polyfills import text
-from .base import VariableTracker, type_name, unsupported
+from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import type_lookup
 from .varying import VaryingVariable
 
@@ -125,6 +125,8 @@ class BuiltinObject(VariableTracker):
         """A method taken from the class (`list.append`), called with this object first."""
         if descriptor.__name__ == "__init__":
             return NONE
+        if getattr(self.python_type(), descriptor.__name__, None) is not descriptor:  # `object.__repr__(5)`
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}, whose class has its own")
         return self.call_method(tx, descriptor.__name__, args, kwargs)
 
     def empty(self):
@@ -195,13 +197,30 @@ class ConstantVariable(BuiltinObject):
         written_in_python = isinstance(getattr(type(self.value), name, None), types.FunctionType)
         if written_in_python and not isinstance(self.value, enum.Flag):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        given = args
         if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
         if name == "__hash__" and isinstance(self.value, float | complex) and self.value != self.value:
             unsupported("identity as a number", "the hash of NaN depends on its address")
         if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
-            return tx.fold(self.method(name), args, kwargs)
+            try:
+                return tx.fold(self.method(name), args, kwargs)
+            except ObservedException as error:
+                if tx.exception_matches(error, TypeError):
+                    self.refuse_operands(tx, name, args, given)
+                raise
         return super().call_method(tx, name, args, kwargs)
+
+    def refuse_operands(self, tx, name, operands, given):
+        """The message of a TypeError names the classes of the operands as they were given."""
+        from .refusals import stand_in
+
+        if any(operand is not argument for operand, argument in zip(operands, given)):
+            method = self.method(name)
+            if name in BINARY_METHODS and hasattr(operator, name):
+                method = functools.partial(getattr(operator, name), self.value)
+            with as_observed(tx):
+                method(*(stand_in(argument.python_type()) for argument in given))
 
     def method(self, name):
         """`list[int].__eq__` is list's, but `list[int] == ...` asks the class of `list[int]`, as for all such names."""
