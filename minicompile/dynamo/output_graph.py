@@ -145,6 +145,8 @@ class OutputGraph:
         """A leaf of a node's arguments.  FX writes constants as Python does, which loses `complex(0, -0.0)` and NaN."""
         if isinstance(value, fx.Node):
             return nested_graphs.local_node(self, value)
+        if type(type(value)).__module__ == "pybind11_builtins":  # an enum of C++, whose text is no Python
+            raise errors.Unsupported("operator argument", f"{value} cannot be an argument of a graph operation")
         exact = type(value) is not complex or cmath.isfinite(value) and same_constant(eval(repr(value)), value)
         if not exact:
             return self.create_node("call_function", complex, (value.real, value.imag))

@@ -182,3 +182,15 @@ def test_a_constant_has_the_attributes_of_its_own_class():
     minicompile.reset()
     x = torch.ones(2)
     assert minicompile.compile(program, fullgraph=True)(x)[1:] == program(x)[1:]
+
+
+@torch.compiler.allow_in_graph
+def scaled(x, kinds):
+    return x + len(kinds)
+
+
+def test_an_enum_of_c_has_no_text_for_the_graph():
+    x, kind = torch.ones(2), torch.nn.functional.ScalingType.TensorWise
+    compiled = minicompile.compile(lambda x: scaled(x * 2, [kind]))
+    assert torch.equal(compiled(x), scaled(x * 2, [kind]))
+    assert minicompile.stats()["break_reasons"] == {"operator argument": 1}
