@@ -103,8 +103,8 @@ SHARES = [  # (n, parts, block, what this tries)
     (10, 4, 16, "a single block"),
     (0, 3, 4, "no steps"),
     (1000, 1, 7, "one thread"),
-    (4097, 64, 4096, "one block and one step for 64 threads"),
-    (10_000_000, 64, 4096, "the sum of ten million"),
+    (513, 64, 512, "one block and one step for 64 threads"),
+    (10_000_000, 64, 512, "the sum of ten million"),
 ]
 
 

@@ -36,7 +36,7 @@ def lines_with(lines, *parts):
 
 @pytest.fixture
 def lines():
-    return LineMap(softmax, compilation_of(softmax, torch.randn(64, 512), torch.ones(512)))
+    return LineMap(softmax, compilation_of(softmax, torch.randn(512, 128), torch.ones(128)))
 
 
 def test_the_ir_knows_its_lines(lines):
@@ -83,7 +83,7 @@ def test_the_picture(lines):
 
 
 def test_the_report_of_the_vectoriser():
-    source = compilation_of(softmax, torch.randn(64, 512), torch.ones(512)).artifacts("codegen")[0]
+    source = compilation_of(softmax, torch.randn(512, 128), torch.ones(128)).artifacts("codegen")[0]
     compiler, version = cpp_build.find_compiler()
     if "g++" not in compiler or "clang" in version:
         assert report_text(source) == source.kernels.rstrip()
