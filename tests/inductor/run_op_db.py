@@ -133,8 +133,8 @@ def main():
         table[name] = row_of(outcomes)
         report(name, outcomes, options.verbose)
         if options.record:
-            figures[name] = merged(figures[name], table[name]) if name in figures else table[name]
-            save(figures)
+            figures = load()  # another run may have written meanwhile
+            save(figures | {name: merged(figures.get(name, {}), table[name])})
     worker.close()
     print(totals(table))
 
