@@ -91,6 +91,8 @@ class Sequence(BuiltinObject):
     def operand(self, tx, other):
         """The elements of another sequence that this one can be compared with and added to, else None."""
         other = other.builtin_part(tx)
+        if isinstance(other, Sequence):
+            return other.items if other.base is self.base else None
         return other.unpack(tx) if issubclass(other.python_type(), self.base) else None
 
     def method___add__(self, tx, other):
