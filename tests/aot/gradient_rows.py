@@ -120,7 +120,7 @@ REDUCTIONS = {
     ),
     "sort": lambda x, y: (x.sort(1)[0], x.topk(2, 0)[0], x.median(1)[0]),
     "logcumsumexp": lambda x, y: x.logcumsumexp(1),
-    "cummax": lambda x, y: x.cummax(1)[0],
+    "cummax": lambda x, y: (x.cummax(1)[0], y.cummin(0)[0]),
 }
 VIEWS = {
     "alias": lambda x, y: aten.alias(x) * y,

@@ -14,7 +14,8 @@ aten = torch.ops.aten
 WITHOUT = {
     "makes tensors, or asks for sizes": """arange empty empty_like empty_permuted empty_strided eye fill full full_like
         iota lift lift_fresh lift_fresh_copy new_empty new_empty_strided new_full new_ones new_zeros ones ones_like
-        scalar_tensor sym_numel sym_size sym_storage_offset sym_stride zeros zeros_like bernoulli _assert_scalar""",
+        scalar_tensor _efficientzerotensor sym_numel sym_size sym_storage_offset sym_stride zeros zeros_like bernoulli
+        _assert_scalar""",
     "gives integers or truth values": """__lshift__ __rshift__ all any argmax argmin bitwise_and bitwise_left_shift
         bitwise_not bitwise_or bitwise_right_shift bitwise_xor count_nonzero eq ge gt isinf isnan le logical_and
         logical_not logical_or logical_xor lt ne nextafter signbit""",
