@@ -1,6 +1,7 @@
 """What special methods may answer, and what C code makes of their answers."""
 
 import copy
+import copyreg
 import operator
 
 import pytest
@@ -125,3 +126,90 @@ def test_a_getattr_that_has_hooks_for_copies():
     logs = [], []
     results = f(X, logs[0])[1:], minicompile.compile(f, backend="eager")(X, logs[1])[1:]
     assert results[0] == results[1] and logs[0] == logs[1] == ["__deepcopy__"]
+
+
+ASKED = []
+
+
+class Asked:
+    """Notes what it is asked and set; some names of attributes mean others, as in a configuration of `transformers`."""
+
+    __slots__ = ("kept", "unset", "__dict__")
+    other_names = {"width": "size"}
+
+    def __init__(self, **attributes):
+        self.kept = [5]
+        self.__dict__.update(attributes)
+
+    def __getattribute__(self, name):
+        ASKED.append(name)
+        found = super().__getattribute__("other_names").get(name, name)
+        return super().__getattribute__(found)
+
+    def __setattr__(self, name, value):
+        ASKED.append((name, value))
+        super().__setattr__(self.other_names.get(name, name), value)
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy])
+def test_a_getattribute_that_has_no_hooks_for_copies(make_copy):
+    """One graph, in which the object and its copy are asked what eager asks them, in its order."""
+
+    def program():
+        ASKED.clear()
+        full, empty = Asked(size=2, parts=[Asked(size=3)]), Asked()
+        del empty.kept
+
+        def f(x):
+            copies = make_copy(full), make_copy(empty)
+            copies[0].width = 4
+            copies[0].parts.append(1)
+            return x + copies[0].size, copies[0].kept, full.width, len(full.parts), copies[0].parts[0].size
+
+        return f, [(X,), (X,)], lambda: list(ASKED)
+
+    same(program)
+
+
+HOOKS = {
+    "__deepcopy__": lambda memo: "deep",
+    "__reduce_ex__": lambda protocol: (list, ()),
+    "__getstate__": lambda: {"state": 1},
+    "__reduce__": lambda: "ignored",
+}
+
+
+class Answering:
+    def __init__(self, name):
+        self.name = name
+
+    def __getattribute__(self, name):
+        return (
+            HOOKS[name]
+            if name in HOOKS and name == super().__getattribute__("name")
+            else super().__getattribute__(name)
+        )
+
+
+class Plain:
+    pass
+
+
+class Registered:
+    pass
+
+
+copyreg.pickle(Registered, lambda value: (list, ()))
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_for_copies_that_an_object_has_itself(name):
+    def f(x):
+        plain, found = Plain(), []
+        plain.__dict__[name] = HOOKS[name]
+        for value in (plain, Answering(name), Registered()):
+            for made in (copy.copy(value), copy.deepcopy(value)):
+                found.append((type(made), made if type(made) is str else sorted(getattr(made, "__dict__", ()))))
+        return x + 1, found
+
+    same(lambda: (f, [(X,)]), fullgraph=False)

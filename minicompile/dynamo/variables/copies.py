@@ -10,44 +10,62 @@ import weakref
 from ..builder import wraps
 from ..source import CallSource, CellSource, LocalSource
 from .base import NotConstant, ObservedException, VariableTracker, unsupported
+from .c_methods import BoundDescriptorVariable
 from .classes import new_plain_object
 from .constant import NONE
 from .descriptors import type_lookup
 from .elements import is_none
+from .instance_dict import InstanceDictVariable
 from .objects import placed
 
-COPY_HOOKS = "__copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __new__".split()
-COPY_HOOKS += ["__getattribute__"]  # is asked for the others
+# Looked up on the class, so that no answer of the object itself counts.
+CLASS_HOOKS = "__copy__", "__reduce__", "__getnewargs__", "__getnewargs_ex__", "__new__"
 
 
 def copy_object(tx, value, memo, copy_attribute, deep=False):
-    """What copy.copy and copy.deepcopy make of an ordinary object: one of its class with (copied) attributes."""
-    hooks = [name for name in COPY_HOOKS if value.python_method(tx, name) is not None]
-    if hooks or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
-        unsupported("object copy", f"{value}, whose class has a way of its own to be copied")
-    if deep:
-        refuse_hook(tx, value, "__deepcopy__")
-    memo[value] = made = new_plain_object(tx, value.cls, [], {})
-    attributes = {name: copy_attribute(value.stored_attribute(tx, name)) for name in value.view().names(tx)}
+    """What copy.copy and copy.deepcopy make of an ordinary object: one of its class with (copied) attributes.
+
+    They ask the object for its hooks, in this order: its `__getattribute__`, `__getattr__` or dict may have answers.
+    """
+    hooked = any(value.python_method(tx, name) for name in CLASS_HOOKS) or value.cls in copyreg.dispatch_table
+    if hooked or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
+        refuse(value)
+    if deep and not is_none(ask(tx, value, "__deepcopy__")):
+        refuse(value)
+    for method in (object.__reduce_ex__, object.__reduce__, object.__getstate__):
+        answer = ask(tx, value, method.__name__)
+        own = isinstance(answer, BoundDescriptorVariable) and answer.descriptor is method
+        if not own or answer.instance.realize() is not value:
+            refuse(value)
+    attributes = {name: value.stored_attribute(tx, name) for name in value.view().names(tx)}
+    slots = {}
     for name in copyreg._slotnames(value.cls):
         try:
-            attribute = tx.call(getattr, value, tx.build(name))
+            slots[name] = tx.call(getattr, value, tx.build(name))
         except ObservedException as observed:
             if not tx.exception_matches(observed, AttributeError):
                 raise
-        else:
-            attributes[name] = copy_attribute(attribute)
+    memo[value] = made = new_plain_object(tx, value.cls, [], {})
+    attributes, slots = ({name: copy_attribute(each) for name, each in part.items()} for part in (attributes, slots))
+    if (attributes or slots) and tx.truth(tx.call(hasattr, made, tx.build("__setstate__"))):
+        refuse(value)
     if attributes:
-        refuse_hook(tx, made, "__setstate__")
+        answer = ask(tx, made, "__dict__")
+        if not isinstance(answer, InstanceDictVariable) or answer.owner.realize() is not made:
+            refuse(value)
     for name, attribute in attributes.items():
         tx.side_effects.store_attr(made, name, attribute)
+    for name, attribute in slots.items():
+        tx.call(setattr, made, tx.build(name), attribute)
     return made
 
 
-def refuse_hook(tx, value, name):
-    """The copy module asks the object for it, so a `__getattr__` may have an answer."""
-    if value.python_method(tx, "__getattr__") and tx.truth(tx.call(hasattr, value, tx.build(name))):
-        unsupported("object copy", f"`__getattr__` of {value} has a `{name}`")
+def ask(tx, value, name):
+    return tx.call(getattr, value, tx.build(name), NONE).realize()
+
+
+def refuse(value):
+    unsupported("object copy", f"{value}, whose class has a way of its own to be copied")
 
 
 def dereference(reference):
