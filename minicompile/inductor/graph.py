@@ -320,9 +320,9 @@ class GraphLowering:
     def realize_results(self, result, fake):
         if isinstance(result, TensorValue):
             assert isinstance(fake, torch.Tensor)
-            expected = tuple(map(size_of, fake.shape)), fake.dtype
-            assert (result.size, result.dtype) == expected, (
-                f"{self.node.format_node()}: lowered to {result}, not {expected}"
+            expected = tuple(map(size_of, fake.shape))
+            assert result.dtype == fake.dtype and self.symbols.same(result.size, expected), (
+                f"{self.node.format_node()}: lowered to {result}, not {fake.dtype}{list(expected)}"
             )
             return result.realize(dense_strides(fake))
         if isinstance(result, (tuple, list)):

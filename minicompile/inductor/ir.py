@@ -15,6 +15,7 @@ import dataclasses
 from typing import Any
 
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 from .expr import (  # noqa: F401
     HALF,
@@ -48,6 +49,11 @@ def product(size):
     for n in size:
         result = result * n
     return result
+
+
+def quotient(number, divisor):
+    """number // divisor; of sizes as PyTorch writes it (Python's `//` of SymPy's would make another expression)."""
+    return number // divisor if isinstance(number, int) and isinstance(divisor, int) else FloorDiv(number, divisor)
 
 
 def contiguous_strides(size):

@@ -8,6 +8,8 @@ Mirrors `defs_subgraph`, `unbacked_bindings` and `SizeVarAllocator` in `torch/_i
 
 import sympy
 import torch
+from torch.utils._sympy.functions import CleanDiv
+from torch.utils._sympy.functions import FloorDiv as SizeDiv
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
@@ -25,10 +27,13 @@ class UnknownSize(Exception):
 
 
 class Symbols:
-    """names: ShapeEnv's symbol -> SizeSymbol; bound: ShapeEnv's that something brings; results: those of results."""
+    """names: ShapeEnv's symbol -> SizeSymbol; bound: ShapeEnv's that something brings; results: those of results.
+
+    guarded: {what is made of sizes: the number or the one size that guards say it is}.
+    """
 
     def __init__(self):
-        self.names, self.bound, self.results = {}, set(), set()
+        self.names, self.bound, self.results, self.guarded = {}, set(), set(), None
 
     def name(self, symbol, env):
         """The SizeSymbol of one of ShapeEnv's."""
@@ -41,8 +46,21 @@ class Symbols:
         found = value.node.expr
         if any(symbol_is_type(s, UNBACKED) and s not in self.bound for s in found.free_symbols):
             found = value.node._expr
-        made = found.xreplace({s: self.name(s, value.node.shape_env) for s in found.free_symbols})
+        env = value.node.shape_env
+        if self.guarded is None:
+            self.guarded = guarded_sizes(env)
+        quotients = {made: n for made, n in self.guarded.items() if n.is_Integer and isinstance(made, SizeDiv)}
+        found = plain(found).xreplace(quotients)  # nothing is read from one; from what is linear a size may be
+        made = found.xreplace({s: self.name(s, env) for s in found.free_symbols})
         return int(made) if made.is_Integer else made
+
+    def same(self, sizes, others):
+        """Whether sizes are equal wherever the guards hold, however they are written."""
+        if sizes == others:
+            return True
+        equal = {made.xreplace(self.names): n.xreplace(self.names) for made, n in (self.guarded or {}).items()}
+        one, other = ([settled(plain(sympy.sympify(n)), equal) for n in each] for each in (sizes, others))
+        return one == other
 
     def condition(self, value, lowering):
         """A SymBool as text: nothing that it states is taken for granted."""
@@ -92,6 +110,30 @@ class Symbols:
         if missing:
             raise UnknownSize(f"no input tells the sizes {sorted(map(str, missing))}")
         return found
+
+
+def guarded_sizes(env):
+    """What guards compare with a number or with one size: `view` says `s0 // 3` for the 4 that it was asked for."""
+    found = {}
+    for guard in env.guards:
+        stated = settled(plain(env.simplify(guard.expr)), found)
+        if isinstance(stated, sympy.Eq) and not any(symbol_is_type(s, UNBACKED) for s in stated.free_symbols):
+            for made, size in (stated.args, stated.args[::-1]):
+                if size.is_Integer and not made.is_Integer or size.is_Symbol and not made.is_Atom:
+                    found[made] = size
+    return found
+
+
+def settled(expression, equal):
+    """With what is equal to a number, or to one size, put in until nothing is left."""
+    while (simpler := expression.xreplace(equal)) != expression:
+        expression = simpler
+    return expression
+
+
+def plain(expression):
+    """With one operator for quotients: ShapeEnv has another where it knows that nothing is left over."""
+    return expression.replace(CleanDiv, SizeDiv) if expression.has(CleanDiv) else expression
 
 
 def hint_of(env, symbol):

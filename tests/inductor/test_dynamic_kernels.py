@@ -152,3 +152,45 @@ def test_what_a_kernel_takes_is_checked():
         run(x, torch.empty(4, 6).to_sparse(), 24)
     with pytest.raises(TypeError, match="one of its dimensions"):
         call.__closure__[0].cell_contents.__globals__["size"](x, 2)
+
+
+REWRITTEN = {  # sizes that PyTorch's rules write in another way than the program asks for them
+    "view": (lambda x: x.view(1, 2, 3, 4) + 1, (2, 12)),
+    "view of a product": (lambda x: x.view(2, 3, 4) * 2, (4, 6)),
+    "flat, then split": (lambda x: x.view(24).view(3, 8) + torch.ones(3, 8), (4, 6)),
+    "reshape of a transpose": (lambda x: x.t().reshape(3, 8).softmax(1), (4, 6)),
+    "inferred": (lambda x: x.view(2, 2, -1).cumsum(1), (4, 6)),
+    "another's shape": (lambda x, y: x.view(y.shape) + y, (4, 6), (3, 8)),
+    "another's shape, three dimensions": (lambda x, y: x.reshape(y.shape) * 2, (4, 6), (2, 3, 4)),
+    "inferred from another": (lambda x, y: x.view(y.shape[0] * 2, -1) + 1, (4, 6), (3, 8)),
+    "every second row": (lambda x: F.dropout(x[::2], 0.5), (5, 6)),
+    "windows": (lambda x: x.unfold(1, 3, 2) * 2, (4, 7)),
+    "channels last": (
+        lambda x: F.dropout(x.view(1, 2, 3, 4).to(memory_format=torch.channels_last), 0.5),
+        (2, 12),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_sizes_that_guards_say_are_equal(name):
+    fn, *sizes = REWRITTEN[name]
+    tensors = [torch.randn(size, requires_grad=True) for size in sizes]
+    results = []
+    for function in (fn, minicompile.compile(fn, dynamic=True)):
+        torch.manual_seed(0)
+        result = function(*tensors)
+        results.append((result, *torch.autograd.grad((result * result).sum(), tensors[0])))
+    for expected, result in zip(*results, strict=True):
+        assert result.stride() == expected.stride()
+        torch.testing.assert_close(result, expected)
+
+
+def test_guards_still_tell_other_sizes_apart():
+    """A size that was proved equal by a guard is asked for again when the shape is another."""
+    compiled = minicompile.compile(lambda x, y: x.view(y.shape) + y, dynamic=True)
+    for size, other in (((4, 6), (3, 8)), ((4, 6), (8, 3)), ((9, 5), (3, 15)), ((10, 6), (4, 15))):
+        x, y = torch.randn(size), torch.randn(other)
+        assert torch.equal(compiled(x, y), x.view(other) + y)
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        compiled(torch.randn(4, 6), torch.randn(5, 5))

@@ -8,6 +8,7 @@ Mirrors `slice_`, `select` and `split` in `torch/_inductor/lowering.py`.  Taught
 
 import sympy
 
+from .. import ir
 from ..graph import size_of
 from ..indexing import from_data, index
 from .common import aten, fake, register_lowering
@@ -54,7 +55,7 @@ def slice_tensor(x, dim=0, start=None, end=None, step=1):
 def slice_(x, dim=0, start=None, end=None, step=1, count=None):
     dim = dim % x.ndim
     start, end = slice_bounds(x.size[dim], start, end)
-    count = (end - start + step - 1) // step if count is None else count
+    count = ir.quotient(end - start + step - 1, step) if count is None else count
     size = (*x.size[:dim], count, *x.size[dim + 1 :])
     return x.view(size, lambda position: replaced(position, dim, position[dim] * step + start))
 

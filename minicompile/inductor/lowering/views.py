@@ -27,7 +27,7 @@ def view(x, size, *ignored):
     size = tuple(size)
     if -1 in size:
         rest = ir.product(n for n in size if n != -1)
-        size = tuple((ir.product(x.size) // rest if rest != 0 else 0) if n == -1 else n for n in size)
+        size = tuple((ir.quotient(ir.product(x.size), rest) if rest != 0 else 0) if n == -1 else n for n in size)
     if size == x.size:
         return x
     if 0 in size:
@@ -132,7 +132,7 @@ def unfold(x, dim, size, step):
     if x.ndim == 0:
         return view(x, [1]) if size else NotImplemented
     dim = dim % x.ndim
-    count = (x.size[dim] - size) // step + 1
+    count = ir.quotient(x.size[dim] - size, step) + 1
     result = (*x.size[:dim], count, *x.size[dim + 1 :], size)
     return x.view(result, lambda position: replaced(position[:-1], dim, position[dim] * step + position[-1]))
 
@@ -302,7 +302,7 @@ def slice_scatter(x, source, dim=0, start=None, end=None, step=1):
     if may_count_from_the_end(start, end):
         return NotImplemented
     start, end = slice_bounds(n, start, end)
-    source = broadcast(cast(source, x.dtype), replaced(x.size, dim, (end - start + step - 1) // step))
+    source = broadcast(cast(source, x.dtype), replaced(x.size, dim, ir.quotient(end - start + step - 1, step)))
 
     def inner(position):
         i = position[dim]
