@@ -26,7 +26,7 @@ from .guards import GuardSet
 from .polyfills.tensors import set_inference_mode
 from .side_effects import SideEffects
 from .source import CallSource, ConstantSource, Source
-from .variables.base import LazyVariable
+from .variables.base import LazyVariable, unsupported
 from .variables.overrides import is_overriding, plain_tensor, without_overriding
 from .variables.symbolic import SymNodeVariable
 
@@ -146,7 +146,7 @@ class OutputGraph:
         if isinstance(value, fx.Node):
             return nested_graphs.local_node(self, value)
         if type(type(value)).__module__ == "pybind11_builtins":  # an enum of C++, whose text is no Python
-            raise errors.Unsupported("operator argument", f"{value} cannot be an argument of a graph operation")
+            unsupported("operator argument", f"{value} cannot be an argument of a graph operation")
         exact = type(value) is not complex or cmath.isfinite(value) and same_constant(eval(repr(value)), value)
         if not exact:
             return self.create_node("call_function", complex, (value.real, value.imag))
