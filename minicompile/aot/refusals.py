@@ -19,6 +19,7 @@ from ..errors import Unsupported
 NUMBERS = ("number", "float")  # types, in schemas, of the numbers that kernels look at
 HARMLESS = ("dim", "reduction")  # integers that mean the same for one element
 SMALL = ("size", "pad")  # lists that can be of ones
+ALONE = "s"  # a number that is made a tensor
 # How kernels speak of dtypes; what else they say of one element need not be true of the whole tensor.
 OF_DTYPES = re.compile("not implemented for|can't be cast|not support|[Dd]type|scalar type|Boolean|[Bb]ool tensor")
 
@@ -29,7 +30,7 @@ def places_of_numbers(op):
     if op.namespace != "aten" or op.is_view or torch.Tag.nondeterministic_seeded in op.tags:
         return None
     if any(argument.name == "correction" for argument in op._schema.arguments):
-        return None  # any is taken, but kernels warn that one element is too few
+        return None  # any is taken, but kernels warn that one is too few, heard when the call around the trace ends
     numbers = []
     for place, argument in enumerate(op._schema.arguments):
         kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]").removesuffix("?").lower()
@@ -39,7 +40,7 @@ def places_of_numbers(op):
             return None
         elif kind.startswith("list") and argument.name not in (*SMALL, "dim"):
             return None
-    has_tensor = any("Tensor" in str(a.real_type) or a.name in SMALL for a in op._schema.arguments)
+    has_tensor = any("Tensor" in str(a.real_type) or a.name in (*SMALL, ALONE) for a in op._schema.arguments)
     return tuple(numbers) if has_tensor else None
 
 

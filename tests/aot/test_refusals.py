@@ -1,10 +1,13 @@
 """Numbers and dtypes that kernels refuse, and overlapping writes: compiled, they raise what eager raises."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import minicompile
+from minicompile.aot import refusals
 
 INT8, FLOAT = torch.ones(2, dtype=torch.int8), torch.ones(2)
 REFUSED = {  # PyTorch's issues 195675, 198071, 183762, 178480, 194501 and their kin
@@ -15,6 +18,8 @@ REFUSED = {  # PyTorch's issues 195675, 198071, 183762, 178480, 194501 and their
     "full": (lambda x: x + torch.full((2,), 300, dtype=torch.int8), INT8),
     "full_like": (lambda x: torch.full_like(x, float("nan")), INT8),
     "masked_fill": (lambda x: x.masked_fill(x > 0, 300), INT8),
+    "where": (lambda x: torch.where(x > 0, x, 300), INT8),
+    "scalar_tensor": (lambda x: x + torch.scalar_tensor(300, dtype=torch.int8), INT8),
     "pad": (lambda x: F.pad(x, (1, 1), value=300), INT8),
     "pow": (lambda x: x**-1, INT8),
     "leaky_relu": (lambda x: F.leaky_relu(x, 1e39), FLOAT),
@@ -68,6 +73,19 @@ def test_numbers_that_are_taken_stay_in_the_graph():
     for want, got in zip(function(FLOAT, INT8), compiled(FLOAT, INT8), strict=True):
         assert torch.equal(want, got) and want.dtype == got.dtype
     assert minicompile.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_no_warning_of_one_element(gradient):
+    """One element has no variance: kernels that would warn of it are not asked."""
+    refusals.refusal.cache_clear()
+    x = torch.rand(2, 3, requires_grad=gradient)
+    moments = lambda x: (x.var(1), x.std(0, correction=0), x.var(), *torch.var_mean(x, 0), *torch.std_mean(x, 1, False))  # noqa: E731
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        results = minicompile.compile(moments)(x)
+        expected = moments(x)
+    assert not heard and all(map(torch.allclose, results, expected))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
