@@ -43,6 +43,7 @@ class RecordedFrame:
     output: object  # the OutputGraph of the last attempt
     steps: list = dataclasses.field(default_factory=list)
     born: dict = dataclasses.field(default_factory=dict)  # FX node -> number of the step that made it
+    upcoming: list = dataclasses.field(default_factory=list)  # the frame's next instruction; none behind the last
 
     @property
     def title(self):
@@ -76,6 +77,8 @@ class Recorder:
             words = self.listing(tx)[index].split("#")[0].split()
             text = " ".join(words[words.index(instruction.opname) :])
             frame.steps.append(Step(tx.code, index, instruction.opname, text, instruction.line, tx.depth))
+        root = tx.root()
+        frame.upcoming = root.instructions[root.pointer : root.pointer + 1]
 
     def frame_of(self, output):
         entry, last = record.current(), self.frames[-1] if self.frames else None
@@ -119,10 +122,7 @@ def ending(frame):
     kind = getattr(error, "kind", type(error).__name__)
     if not any(frame.entry.artifacts("capture")):
         return f"not captured: {kind}. The frame runs in eager"
-    root = frame.output.current_translator
-    while root.parent is not None:
-        root = root.parent
-    opname = root.instructions[root.pointer].opname
+    opname = frame.upcoming[0].opname
     return f"graph break before {opname}: {kind}. Eager runs this one instruction, a resume function what follows"
 
 
