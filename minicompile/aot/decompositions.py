@@ -17,6 +17,8 @@ import torch._decomp.decompositions
 from torch._C import DispatchKey
 from torch._prims_common import get_computation_dtype, suggest_memory_format
 
+from .layouts import drawn
+
 aten = torch.ops.aten
 
 # Rules that torch ships and that are not in its "core ATen" set.
@@ -188,10 +190,7 @@ def native_dropout(x, p, train):
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     if p == 1:  # `torch.dropout` draws nothing then
         return x * 0.0, torch.zeros_like(x, dtype=torch.bool)
-    stride = torch.empty_like(x).stride()  # eager draws in the order of memory
-    order = sorted(range(x.dim()), key=lambda d: -stride[d])
-    memory = torch.empty([x.shape[d] for d in order], dtype=torch.bool, device=x.device)
-    mask = aten.bernoulli.p(memory, 1 - p).permute([order.index(d) for d in range(x.dim())])
+    mask = drawn(torch.empty_like(x), 1 - p, torch.bool)
     return x * mask * (1 / (1 - p)), mask
 
 

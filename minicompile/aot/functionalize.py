@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import Unsupported
-from .layouts import LAYOUTS, laid_out_as_in_eager
+from .layouts import LAYOUTS, bernoulli_, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
 from .refusals import check_arguments
@@ -39,7 +39,9 @@ SPARSE = (
     "an operator of the graph makes a sparse tensor",
     "make it outside the compiled region",
 )
-NO_FUNCTIONAL_FORM = {  # PyTorch knows no way to make these functional
+NO_FUNCTIONAL_FORM = {  # PyTorch knows no way to make these functional, or one that draws other numbers
+    torch.ops.aten.bernoulli_.Tensor: bernoulli_,
+    torch.ops.aten.bernoulli_.float: bernoulli_,
     torch.ops.aten.polygamma_.default: lambda x, n: x.copy_(torch.ops.aten.polygamma(n, x)),
 }
 REFUSED_WRITES = {  # part of a message -> kind, explanation, hint
@@ -115,7 +117,7 @@ class FunctionalMode(FunctionalTensorMode):
         check_arguments(func, args, kwargs or {})
         if func in NO_FUNCTIONAL_FORM:
             with self:
-                return NO_FUNCTIONAL_FORM[func](*args)
+                return NO_FUNCTIONAL_FORM[func](*args, **(kwargs or {}))
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if func not in LAYOUTS:
             return result

@@ -1,4 +1,4 @@
-"""Results that eager's kernels lay out in another way than PyTorch's rules for fake tensors say.
+"""Results that eager's kernels lay out, or draw, in another order than PyTorch's rules for fake tensors say.
 
 Goes in: an operator, its arguments and the result.  Comes out: the result with eager's strides, which the caller sees.
 Mirrors nothing in PyTorch.  Taught in chapter 08.
@@ -24,6 +24,21 @@ def like_input(x, *others):
 def elementwise(*tensors):
     """The strides that the inputs agree on: those of their product, which nobody reads."""
     return functools.reduce(torch.mul, tensors).stride()
+
+
+def drawn(x, p, dtype, generator=None):
+    """What `bernoulli_` draws into a tensor: in the order of its memory."""
+    order = list(range(x.dim())) if x.is_contiguous() else sorted(range(x.dim()), key=lambda d: -x.stride(d))
+    if isinstance(p, torch.Tensor):
+        made = aten.bernoulli.default(p.expand(x.shape).permute(order).contiguous(), generator=generator)
+    else:
+        memory = torch.empty([x.shape[d] for d in order], dtype=dtype, device=x.device)
+        made = aten.bernoulli.p(memory, p, generator=generator)
+    return made.permute([order.index(d) for d in range(x.dim())])
+
+
+def bernoulli_(x, p=0.5, generator=None):
+    return x.copy_(drawn(x, p, x.dtype, generator))
 
 
 LAYOUTS = {

@@ -131,6 +131,14 @@ PROGRAMS = {
     "dropout1d": lambda x: F.dropout1d(x, 0.5),
     "dropout2d": lambda x: F.dropout2d(x.view(1, 2, 3, 4), 0.5),
     "alpha_dropout": lambda x: F.alpha_dropout(x, 0.5, training=True),
+    "alpha_dropout of transposed": lambda x: F.alpha_dropout(x.t(), 0.5, training=True),
+    "alpha_dropout of channels_last": lambda x: F.alpha_dropout(
+        x.view(1, 2, 3, 4).contiguous(memory_format=torch.channels_last), 0.5, training=True
+    ),
+    "bernoulli_ of transposed": lambda x: torch.empty_like(x.t()).bernoulli_(0.3) + 1,
+    "bernoulli_ of strided": lambda x: (x.detach() * 1)[:, ::2].bernoulli_(0.3),
+    "bernoulli_ of a tensor": lambda x: torch.empty_like(x.t()).bernoulli_(x.detach().sigmoid().t()) * 2,
+    "bernoulli_ of one row": lambda x: torch.empty_like(x.t()).bernoulli_(x.detach()[:, 0].sigmoid()),
     "feature_alpha_dropout": lambda x: F.feature_alpha_dropout(x, 0.5, training=True),
     "attention": attention,
     "unused draw": unused,
