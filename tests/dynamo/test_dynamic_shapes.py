@@ -289,6 +289,20 @@ def test_what_a_tensor_without_dimensions_refuses(ask):
     run(function, [(torch.arange(4.0 * size).view(size, 4), size) for size in (2, 3, 5)], graphs=2, breaks=2)
 
 
+@pytest.mark.parametrize("ask", [lambda y, n: y[n], lambda y, n: y[-1], lambda y, n: y.__setitem__(n, 1.0)])
+def test_a_tensor_without_dimensions_is_not_indexed_during_capture(ask):
+    """It would read a size that is not there, and crash only now and then."""
+
+    def function(x, n):
+        try:
+            return ask(x.sum(), n)
+        except IndexError:
+            return x + 1
+
+    first, *_ = minicompile.capture(function, torch.ones(3), 1).breaks
+    assert "an index of a 0-dim tensor" in str(first)
+
+
 Pair = collections.namedtuple("Pair", "left right")
 
 

@@ -122,6 +122,8 @@ def select_numbers(tx, tensor, index):
     """(what `tensor[index]` selects by symbolic numbers, the rest of the index): `[]` would look at the numbers."""
     if config.capture_scalar_outputs:
         index = with_read_bounds(tx, index)
+    if tensor.fake.dim() == 0 and index.python_type() is int:
+        unsupported("operator raised", "an index of a 0-dim tensor")  # PyTorch reads a size that is not there
     parts = parts_of(index)
     numbers = [k for k, part in enumerate(parts) if isinstance(part, SymNodeVariable)]
     plain = (SymNodeVariable, SliceVariable, ConstantVariable)
