@@ -62,6 +62,8 @@ class RowReductions:
             if reductions and aside and self.likely(last.var.size) >= 4 * LANES:
                 low = self.lanes(full, names, Loop(last.var, low, high), ahead)
             if not isinstance(last.var.size, int) or last.var.size % LANES or low == "0":
+                if low.endswith("_rest"):
+                    self.line(f"if ({low} < {high})")  # a vector loop without steps costs something, too
                 self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
             for node in reductions if not simple else ():
                 self.line(
@@ -109,7 +111,7 @@ class RowReductions:
             rest = str(var.size // LANES * LANES)
         else:
             rest = f"{names[reductions[0].name]}_rest"
-            self.line(f"const int64_t {rest} = {loop.low} + ({loop.high} - {loop.low}) / {LANES} * {LANES};")
+            self.line(f"const int64_t {rest} = {loop.high} & -{LANES};")  # `low` is a multiple, too
         for n in reductions:
             self.line(f"alignas(64) {acc_type(n)} {parts[n.name]}[{LANES}];")
             self.line(f"for (int k = 0; k < {LANES}; ++k) {parts[n.name]}[k] = {identity(n, acc_type(n))};")
