@@ -49,6 +49,7 @@ LAYOUTS = {
     aten.div.Tensor_mode: elementwise,
     aten.floor_divide.default: elementwise,
     aten.log_sigmoid_forward.default: contiguous,
+    aten.native_dropout_backward.default: elementwise,
     aten.reflection_pad2d.default: like_input,
     aten.replication_pad2d.default: like_input,
     aten.roll.default: like_input,

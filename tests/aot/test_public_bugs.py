@@ -81,3 +81,17 @@ def test_a_write_whose_source_overlaps_it_is_refused_as_in_eager(backend):
 
     compiled = minicompile.compile(allowed, backend=backend, fullgraph=True)
     assert torch.equal(compiled(torch.arange(6.0)), allowed(torch.arange(6.0)))
+
+
+def test_the_gradient_of_dropout_of_a_transpose_has_eagers_strides(backend):
+    def gradient(function):
+        torch.manual_seed(0)
+        x = torch.ones(4, 6, requires_grad=True)
+        function(x).sum().backward()
+        return x.grad
+
+    def dropped(x):
+        return F.dropout(x.t(), 0.5)
+
+    expected, actual = gradient(dropped), gradient(minicompile.compile(dropped, backend=backend))
+    assert torch.equal(actual, expected) and actual.stride() == expected.stride() == (6, 1)
