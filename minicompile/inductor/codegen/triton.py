@@ -93,11 +93,13 @@ class LoopKernel(SharedReductions, LoopedReductions):
             text, writer = self.pointwise()
             return self.finish(text, writer)
         last = max(self.level.values())
-        rows = {load.buffer for n in self.nodes if n.inner for load in ir.loads(n.body)}
+        early = [n for n in self.nodes if n.inner and self.level[n.name] < last]
+        along = {v for n in early for v in n.inner}
+        held = {name for n in early for name, address in self.addresses.reads(n) if address.vars() & along}
         xnumel, rnumel = (ir.product(v.size for v in vs) for vs in (self.outer, self.inner))
         self.find_online()
         walks = sum(bool(self.needed_nodes(level)) for level in range(last + 1))
-        facts = (xnumel, rnumel, self.columns, last + 1, walks, len(rows), self.interpreted)
+        facts = (xnumel, rnumel, self.columns, last + 1, walks, len(held & set(self.reads)), self.interpreted)
         self.tile = tiles.reduction(*facts)
         if self.tile.parts > 1:
             return self.shared_reduction()

@@ -1,4 +1,5 @@
-"""Passes over rows that do not fit in a block: accumulators, and the sum of a softmax in the same pass as its maximum.
+"""Passes over rows that do not fit in a block: accumulators; a softmax's sum is found with its maximum, a variance
+with its mean.
 
 Goes in: the nodes of one pass.  Comes out: `for r_start in range(...)` with an accumulator for each reduction, which is
 reduced at the end.  Mirrors the looped reductions and `online_softmax_reduce` of `torch/_inductor/codegen/triton.py`.
@@ -16,9 +17,11 @@ class LoopedReductions:
     """The part of `LoopKernel` that walks along rows."""
 
     def find_online(self):
-        """The reductions that are found in the walk of the extreme that they need; see online.py."""
+        """The reductions that are found in the walk of the one that they need; see online.py."""
         self.online = online.partners(self.nodes, self.level)
         self.peak_of = {node.name: peak for peak, node in self.online.items()}
+        kinds = {n.name: n.kind for n in self.nodes}
+        self.spreads = {name for name, first in self.peak_of.items() if kinds[first] == "sum"}
 
     def needed_nodes(self, level):
         """What a pass has to compute: its reductions, its stored rows, and the rows that these are made of."""
@@ -40,8 +43,14 @@ class LoopedReductions:
         writer.count += len(reductions)
         for node in reductions:
             writer.line(f"{totals[node.name]} = {self.identity(node)}")
+        squares = next((n for n in reductions if n.name in self.spreads), None)
+        if squares is not None:  # how many elements each lane has had
+            shape = "[1, RBLOCK]" if r.masked else "[1, 1]"
+            writer.line(f"seen = tl.full({shape}, 0.0, {compute(squares.body.dtype)})")
         writer.push(*self.inner)
         self.define(writer, r, f"{first}r_start")
+        if squares is not None:
+            writer.line(f"seen = seen + {'tl.where(rmask, 1.0, 0.0)' if r.masked else '1.0'}")
         for node in full:
             if not node.is_reduction:
                 self.emit(writer, node)
@@ -62,7 +71,14 @@ class LoopedReductions:
             self.reduced(writer, node, totals[node.name], peak and totals[peak], whole=count is None)
 
     def accumulate_online(self, writer, peak, total, peaks, totals):
-        """One step of an extreme and its partner; `peaks`, `totals`: their accumulators."""
+        """One step of an extreme (or a sum) and its partner; `peaks`, `totals`: their accumulators."""
+        if total.name in self.spreads:
+            writer.line(f"new = {self.masked_operand(writer, peak)}")
+            writer.line(f"{peaks} = {peaks} + new")
+            step = f"rt.spread_step(new, {peaks}, seen)"
+            step = f"tl.where(rmask, {step}, 0.0)" if writer.axes[1].masked else step
+            writer.line(f"{totals} = {totals} + {step}")
+            return
         writer.line(f"old = {peaks}")
         writer.line(f"new = {self.masked_operand(writer, peak)}")
         writer.line(f"{peaks} = rt.{peak.kind}imum(old, new)")
@@ -75,11 +91,13 @@ class LoopedReductions:
         writer.line(f"{totals} = tl.where({better}, {writer.value(place)}, {totals})")
 
     def reduced(self, writer, node, text, peaks=None, whole=True):
-        """Reduce a block to its result.  peaks: the block of extremes that a partner's block goes with."""
+        """Reduce a block to its result.  peaks: the block of extremes (or sums) that a partner's block goes with."""
         more = ""
         if peaks is not None:
             top = writer.forwards[self.peak_of[node.name]].text
-            if node.kind == "sum":
+            if node.name in self.spreads:
+                text = f"rt.spread_lanes({text}, {peaks}, {top}, seen)"
+            elif node.kind == "sum":
                 text = f"{text} * rt.exp_below({peaks}, {top})"
                 more = f" + ({top} - {top})" if whole else ""  # a row of -inf only sums up to NaN, a part of it to 0
             else:

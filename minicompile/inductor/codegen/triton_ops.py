@@ -233,6 +233,22 @@ def exp_below(a, peak):
 
 
 @jit
+def spread_step(x, total, seen):
+    """What the newest of `seen` numbers, whose sum is `total`, adds to the squared distances to their mean."""
+    away = x - total * (1.0 / seen)
+    return away * away * (seen / tl.maximum(seen - 1.0, 1.0))
+
+
+@jit
+def spread_lanes(squares, totals, total, seen):
+    """Squared distances to the mean of each lane -> to the mean of all; totals: the sum of each, total: of all."""
+    seen = tl.broadcast_to(seen, totals.shape)
+    mean = total / tl.maximum(reduce_sum(seen), 1.0)
+    lane = totals / tl.maximum(seen, 1.0)
+    return squares + (lane - mean) * (lane - mean) * seen
+
+
+@jit
 def pow(a, b):
     if a.dtype.is_floating():
         return libdevice.pow(a, b)

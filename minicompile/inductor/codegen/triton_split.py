@@ -9,7 +9,7 @@ import torch
 
 from .. import ir
 from . import triton_tiles as tiles
-from .triton_expr import Axis, function, pointer, typed
+from .triton_expr import Axis, compute, function, pointer, typed
 
 
 class SharedReductions:
@@ -91,6 +91,11 @@ class SharedReductions:
                 text = f"tl.where(part < {self.tile.parts}, {text}, {typed(self.neutral(node), node.body.dtype)})"
             blocks[node.name] = f"block{k}"
             writer.line(f"block{k} = {text}")
+        squares = next((n for n in reductions if n.name in self.spreads), None)
+        if squares is not None:  # how many elements each part has had
+            chunk = writer.size(self.tile.chunk)
+            left = f"tl.minimum(tl.maximum({writer.size(r.numel)} - part * {chunk}, 0), {chunk})"
+            writer.line(f"seen = ({left}).to({compute(squares.body.dtype)})")
         for node in reductions:
             peak = self.peak_of.get(node.name)
             self.reduced(writer, node, blocks[node.name], peak and blocks[peak])

@@ -69,7 +69,8 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=T
     """How a reduction is tiled.
 
     columns: neighbours lie along x, not along the reduced loop; passes: how often results of a row are needed to go on;
-    walks: how often a loop would read the row; loads: buffers that it reads; hold: whether a block may hold a row.
+    walks: how often a loop would read the row; loads: buffers of which it reads rows again; hold: whether a block may
+    hold a row.
     """
     x, r = hint(xnumel), hint(rnumel) if isinstance(rnumel, int) else max(hint(rnumel), SYMBOLIC)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
