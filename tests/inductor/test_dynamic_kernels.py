@@ -122,9 +122,22 @@ def test_whether_threads_share_the_work_is_decided_by_the_sizes_of_the_call(firs
         assert minicompile.stats()["graphs"] == 1, name
         text = minicompile.record.compilations[-1].artifacts("codegen")[0].kernels
         assert text.count("_small(") >= 2 and "#pragma omp parallel for" in text and " return kernel_0_" in text
-        few, many = text.split("_small(")[1], text.rsplit("_small(", 1)[1]
+        few, many = text.split("_small(")[1].split("\n}")[0], text.rsplit("_small(", 1)[1]
         assert "parallel" not in few and "if(parallel: " in many
         minicompile.reset()
+
+
+def test_short_rows_are_not_added_up_in_blocks_however_many_there_are():
+    """The length of a row decides by itself: 1024 rows of 1000 pay for no blocks, longer rows have them."""
+    compiled = minicompile.compile(PROGRAMS["layer norm"], dynamic=True)
+    for shape in ((1024, 1000), (8, 3), (1024, 2049), (2, 70_000), (20_000, 2)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), PROGRAMS["layer norm"](x), rtol=1e-4, atol=1e-4)
+    assert minicompile.stats()["graphs"] == 1
+    text = minicompile.record.compilations[-1].artifacts("codegen")[0].kernels
+    short, others = (text.rsplit(name, 1)[1].split("\n}")[0] for name in ("_short(const", "_add(const"))
+    assert "if(parallel: " in short and "block" not in short and "block" in others
+    assert "if (n1 <= 2048) return kernel_0" in others
 
 
 def test_a_kernel_of_known_sizes_is_written_once():

@@ -44,10 +44,10 @@ class Kernel:
 
 
 class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
-    def __init__(self, group, schedule, storage, small=None):
+    def __init__(self, group, schedule, storage, serial=None, short=None):
         self.layouts = schedule.graph.layouts()
         super().__init__(Addresses(self.layouts))
-        self.small, self.limits = small, {}  # limits: C++ conditions under which the small version is the right one
+        self.serial, self.short, self.limits = serial, short, {}  # limits: C++ condition -> what is true under it
         self.group, self.nodes = group, group.nodes
         self.stored = set(group.stored)
         self.bind(group.reads, group.stored, storage)
@@ -296,15 +296,22 @@ def make_kernel(group, schedule, storage):
     kernel = kind(group, schedule, storage)
     if not any(isinstance(kernel.layouts[name].numel(), sympy.Expr) for name in kernel.params):
         return kernel.generate()
-    few = kind(group, schedule, storage, small=True)
-    small = few.generate()
-    if not few.limits:
-        return small
-    many = kind(group, schedule, storage, small=False)
-    many.first_lines = [f"if ({' && '.join(few.limits)}) return @NAME@_small({few.arguments()});"]
-    many.numbers = few.numbers
-    large = many.generate()
-    return dataclasses.replace(large, text=f"{small.text.replace('@NAME@', '@NAME@_small')}\n\n{large.text}")
+    return versions(lambda **which: kind(group, schedule, storage, **which))
+
+
+def versions(make):
+    """A kernel with symbolic sizes: for few points, for short rows and for all others, as far as these differ."""
+    writer = make(serial=True, short=True)
+    kernel, limits, text, choices = writer.generate(), writer.limits, "", []
+    for name, short in (("_small", "short" in limits.values()), ("_short", False)):
+        conditions = [limit for limit, kind in limits.items() if name == "_small" or kind == "short"]
+        if conditions:
+            text += kernel.text.replace("@NAME@", f"@NAME@{name}") + "\n\n"
+            choices.append(f"if ({' && '.join(conditions)}) return @NAME@{name}({writer.arguments()});")
+            numbers, writer = writer.numbers, make(serial=False, short=short)
+            writer.numbers, writer.first_lines = numbers, () if short else choices
+            kernel = writer.generate()
+    return dataclasses.replace(kernel, text=text + kernel.text)
 
 
 def generate(schedule):

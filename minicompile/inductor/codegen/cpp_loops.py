@@ -42,11 +42,11 @@ class TileLoop(Loop):
 class LoopWriter(CppWriter):
     """Writes loops around statements.
 
-    small: None where all sizes are known.  With symbolic sizes a kernel is written twice, and when it is called the
-    sizes decide: True is the version for few points and short rows, False the one for all others.
+    serial, short: None where all sizes are known.  With symbolic sizes a kernel is written several times, and when it
+    is called the sizes decide: serial is a version for few points, short one for short rows.
     """
 
-    small, condition = None, ""
+    serial, short, condition = None, None, ""
 
     def loop_sizes(self):
         """The sizes of the kernel's loops."""
@@ -64,25 +64,25 @@ class LoopWriter(CppWriter):
 
     def threaded(self):
         """Whether there is enough work for threads."""
-        if self.small is None:
+        if self.serial is None:
             return self.work() >= SERIAL
         sizes = sorted(self.loop_sizes(), key=lambda n: isinstance(n, int))
         points = " * ".join(map(self.size, sizes)) or "1"
         enough = -(-4 * SERIAL // self.cost())
-        self.limits[f"{points} < {enough}"] = None
+        self.limits[f"{points} < {enough}"] = "serial"
         self.condition = f" if(parallel: {points} >= {enough})"
-        return not self.small
+        return not self.serial
 
     def is_short(self, size, limit):
         """Whether a row has at most so many elements."""
         if isinstance(size, int):
             return size <= limit
-        self.limits[f"{self.size(size)} <= {limit}"] = None
-        return self.small
+        self.limits[f"{self.size(size)} <= {limit}"] = "short"
+        return self.short
 
     def grows(self, size):
         """Whether it must be another size than was seen, where this version runs: those mean little work."""
-        return self.small is False and not isinstance(size, int) and self.work() < SERIAL
+        return self.serial is False and not isinstance(size, int) and self.work() < SERIAL
 
     def likely(self, size):
         """About how large a size is where this version runs."""
