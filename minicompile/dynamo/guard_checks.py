@@ -4,6 +4,7 @@ Goes in: a value and what was expected.  Comes out: whether it still holds.  gua
 Mirrors `torch/csrc/dynamo/guards.cpp`.  Taught in chapter 04.
 """
 
+import dataclasses
 import math
 import struct
 import types
@@ -33,10 +34,18 @@ def same_constant(value, expected):
     return value == expected
 
 
+@dataclasses.dataclass(frozen=True)
+class KeyOfType:
+    """Expected of a key that is no constant: guards of its own say what it is, and none keeps it alive."""
+
+    cls: type
+
+
 def same_keys(mapping, expected):
-    """The keys of a dict are these, in this order; keys that are no constants are compared by identity."""
+    """The keys of a dict are these, in this order."""
     return len(mapping) == len(expected) and all(
-        key is wanted or same_constant(key, wanted) for key, wanted in zip(mapping, expected)
+        type(key) is wanted.cls if type(wanted) is KeyOfType else key is wanted or same_constant(key, wanted)
+        for key, wanted in zip(mapping, expected)
     )
 
 

@@ -7,7 +7,7 @@ Mirrors `torch/_dynamo/guards.py` (GuardBuilder).  Taught in chapter 04.
 """
 
 from . import _guards
-from .guard_checks import GLOBAL_HOOKS
+from .guard_checks import GLOBAL_HOOKS, KeyOfType
 from .guard_conditions import condition_program, names_of
 from .source import (
     AttrSource,
@@ -25,6 +25,7 @@ from .source import (
 DIRECT = {  # kind of guard -> operation on the value and what is expected
     "type": _guards.TYPE,
     "is": _guards.IS,
+    "equals": _guards.EQUALS,
     "length": _guards.LENGTH,
     "keys": _guards.KEYS,
     "has_key": _guards.HAS_KEY,
@@ -38,7 +39,9 @@ SIZES = {"shape": _guards.SIZE, "stride": _guards.STRIDE, "storage_offset": _gua
 
 
 def compared_in_cpp(expected):
-    """Whether `_guards.EQUALS` says of such a constant what `same_constant` says."""
+    """Whether C++ says of such a constant, or of such keys, what `same_constant` or `same_keys` says."""
+    if type(expected) is KeyOfType:
+        return False
     if isinstance(expected, (tuple, list)):
         return all(map(compared_in_cpp, expected))
     return not isinstance(expected, (set, frozenset, dict))
@@ -116,9 +119,7 @@ class ProgramWriter:
         if guard.kind == "code":
             return self.check(_guards.IS, self.value(AttrSource(guard.source, "__code__")), guard.expected)
         value, expected = self.value(guard.source), guard.expected
-        if guard.kind == "equals" and compared_in_cpp(expected):
-            self.check(_guards.EQUALS, value, expected)
-        elif guard.kind in DIRECT:
+        if guard.kind in DIRECT and (guard.kind not in ("equals", "keys") or compared_in_cpp(expected)):
             self.check(DIRECT[guard.kind], value, expected)
         else:
             code = self.rows[guard.kind].code.format(s="s", e="e")

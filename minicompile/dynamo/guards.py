@@ -19,6 +19,7 @@ import torch
 from .guard_checks import (
     AMBIENT_NAMES,
     Frozen,
+    KeyOfType,
     all_distinct,
     ambient_state,
     has_no_hooks,
@@ -97,13 +98,19 @@ class Guard:
             or spelled(expected, reprlib.repr)
         )
         keys = (
-            [k if isinstance(k, INLINE_VALUES) else type(k).__name__ for k in expected] if self.kind == "keys" else ""
+            [k if isinstance(k, INLINE_VALUES) else class_of_key(k).__name__ for k in expected]
+            if self.kind == "keys"
+            else ""
         )
         text = row.text.format(n=name, r=spelled(expected), t=title, k=keys, p=describe_tensor(expected, self.kind))
         return text
 
     def __repr__(self):
         return f"{self}  # {os.path.basename(self.user_location)}" if self.user_location else str(self)
+
+
+def class_of_key(key):
+    return key.cls if type(key) is KeyOfType else type(key)
 
 
 def describe_tensor(expected, kind):

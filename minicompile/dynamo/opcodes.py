@@ -6,20 +6,17 @@ or a jump.  Mirrors the opcode methods of `torch/_dynamo/symbolic_convert.py`.  
 A new opcode is one method.  Operators share one table each.
 """
 
-import itertools
 import operator
 import types
-import weakref
-
-import torch
 
 from .assumptions import assumed_truth
+from .lifetimes import refuse_drop
 from .nested_breaks import origin_code
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
 from .source import AttrSource, GlobalSource, ItemSource
-from .variables.base import LazyVariable, ObservedException, unsupported
+from .variables.base import LazyVariable, ObservedException
 from .variables.cells import CellVariable
 from .variables.conversions import iterator_of
 
@@ -79,23 +76,6 @@ def unary(function):
         self.push(self.call(function, self.pop()))
 
     return method
-
-
-def has_finalizer(value):
-    """Whether code of the program may run when the value dies, or one that it holds."""
-    parts = ()
-    if any(type(value) is kind for kind in (list, tuple, set, dict)):  # `is`: a metaclass may compare
-        parts = itertools.islice(value.values() if type(value) is dict else value, 100)
-    return any(hasattr(type(part), "__del__") or has_callback(part) for part in (value, *parts))
-
-
-def has_callback(value):
-    """Whether a weak reference tells the program of the value's death.  Those to tensors are PyTorch's own."""
-    references = () if issubclass(type(value), (torch.Tensor, type)) else weakref.getweakrefs(value)
-    return any(not isinstance(r, weakref.ref) or CALLBACK_OF(r) is not None for r in references)  # a proxy hides it
-
-
-CALLBACK_OF = weakref.ref.__callback__.__get__
 
 
 class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
@@ -161,11 +141,10 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         """The frame lets go of a value: if it dies, its finalizer must run now."""
         source = dropped.source if isinstance(dropped, LazyVariable) else None
         if source is None or isinstance(source, AttrSource | ItemSource | GlobalSource):
-            return  # what it was read from still holds it
+            return  # what it was read from still holds it, or the graph has broken where it let go (lifetimes.py)
         if any(tracker is dropped for tracker in (*self.stack, *holders)):
             return
-        if has_finalizer(dropped.value):
-            unsupported("object with a finalizer", f"`{source.name}` goes, an object whose death the program hears of")
+        refuse_drop(dropped.value, source.name)
 
     def LOAD_FAST_AND_CLEAR(self, instruction):
         from .symbolic_convert import UnboundVariable

@@ -270,6 +270,7 @@ class OutputGraph:
             vars(owner).clear()
         self.variables_by_id.clear()
         self.inputs, self.root_cells, self.operator_error, self.outer_exception = [], {}, None, None
+        self.stack_arguments = None
         frame = self.current_translator
         while frame is not None:
             for values in (frame.arguments, frame.locals, frame.cells, frame.stack, frame.handling, frame.raised_at):

@@ -12,6 +12,8 @@ import itertools
 
 import torch
 
+from .lifetimes import is_mortal, refuse_drop, refuse_drop_of, refuse_overwriting, same
+
 
 class _Deleted:
     def __repr__(self):
@@ -29,6 +31,7 @@ class SideEffects:
         self.attributes = {}  # tracker -> {name: tracker or DELETED}
         self.new_objects = set()  # trackers of objects that capture made
         self.mutated_containers = set()
+        self.mortals = {}  # tracker of a changed container -> its first elements whose death the program hears of
         self.globals = {}  # (id of globals dict, name) -> (globals source, name, tracker or DELETED)
         self.activity = 0  # grows with each change of anything, and with each look at what capture has changed before
         self.modes = {}  # setter -> (restore arguments, current arguments)
@@ -45,6 +48,17 @@ class SideEffects:
         if tracker.source is not None and tracker not in self.mutated_containers:
             self.mutated_containers.add(tracker)
             self._touch(tracker)
+            mortals = [element for element in tracker.held() if is_mortal(element)]
+            if mortals:
+                self.mortals[tracker] = mortals
+
+    def refuse_lost_elements(self):
+        """After each instruction: what an existing container has let go of is to die now."""
+        for container, mortals in self.mortals.items():
+            held = {same(element) for element in container.held()}
+            for element in mortals:
+                if same(element) not in held:
+                    refuse_drop_of(element)
 
     def replay_later(self, tracker):
         """A new object gets its state among the effects: by its `replay`."""
@@ -57,7 +71,12 @@ class SideEffects:
 
     def store_attr(self, tracker, name, value):
         self.activity += 1
-        self.attributes.setdefault(tracker, {})[name] = value
+        pending = self.attributes.setdefault(tracker, {})
+        if name in pending:
+            refuse_drop_of(pending[name])
+        else:
+            refuse_overwriting(tracker, name)
+        pending[name] = value
         if tracker not in self.new_objects:
             self._touch(tracker)
 
@@ -92,6 +111,8 @@ class SideEffects:
 
     def store_global(self, globals_dict, name, source, value):
         self.activity += 1
+        if (id(globals_dict), name) not in self.globals and name in globals_dict:
+            refuse_drop(globals_dict[name], name)
         self.globals[id(globals_dict), name] = (source, name, value)
 
     def load_global(self, globals_dict, name):

@@ -20,6 +20,7 @@ from .arguments import bind_arguments
 from .break_kinds import break_error
 from .bytecode import decode
 from .code_table import CodeTable
+from .lifetimes import StackArguments
 from .nested_breaks import breaking_frame, frames_down_to
 from .opcodes import Opcodes
 from .source import AttrSource, CellSource, FunctionSource, ItemSource, LocalSource
@@ -133,6 +134,10 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
     def run_instruction(self, method, instruction):
         try:
             method(instruction)
+            if self.side_effects.mortals:
+                self.side_effects.refuse_lost_elements()
+            if self.output.stack_arguments.waiting:
+                self.output.stack_arguments.refuse_lost(self)
         except GuardOnDataDependentSymNode as asked:
             refuse_question(self.output, asked.cond)
 
@@ -306,7 +311,7 @@ class InstructionTranslator(InstructionTranslatorBase):
 
     def __init__(self, output, code, function, arguments, break_at=None, function_modes=()):
         local_variables = {name: output.lazy(value, LocalSource(name)) for name, value in arguments.items()}
-        cells = {}
+        output.stack_arguments, cells = StackArguments(local_variables), {}
         for index, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
             place = ItemSource(AttrSource(FunctionSource(), "__closure__"), index)
             cells[name] = output.remember(cell, CellVariable(frame_contents(output, cell, name), None, name, place))

@@ -1,5 +1,6 @@
 """When objects die: a value that the program drops dies then, also around graph breaks; one that it keeps lives."""
 
+import collections
 import gc
 import inspect
 import re
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import minicompile
+from minicompile import record
 
 
 class Box:
@@ -159,6 +161,56 @@ def test_objects_die_when_they_do_in_eager(program):
             found.clear()
     finally:
         gc.enable()
+
+
+LOSSES = {  # what is lost: (before a break, behind it)
+    "an item": ("kept = {1: Noisy(log)}", "kept[1] = 3"),
+    "a deleted item": ("kept = {1: Noisy(log)}", "del kept[1]"),
+    "a key": ("kept = {Noisy(log): 1}", "kept.clear()"),
+    "popped": ("kept = [Noisy(log), 2]", "first = kept.pop(0); log.append('popped'); del first"),
+    "asked and gone": ("kept = [Noisy(log)]", "y = x + len(kept.pop().log)"),
+    "cut off": ("kept = [1, Noisy(log)]", "kept[:] = [1]"),
+    "pushed out": ("kept = collections.deque([Noisy(log)], 1)", "kept.append(3)"),
+    "an element": ("kept = {Noisy(log)}", "kept.clear()"),
+    "an attribute": ("kept = Box(); kept.item = Noisy(log)", "kept.item = 3"),
+    "in __dict__": ("kept = Box(); kept.item = Noisy(log)", "vars(kept)['item'] = 3"),
+    "a slot": ("kept = Slotted(); kept.item = Noisy(log)", "del kept.item"),
+    "of a module": ("kept = torch.nn.Identity(); kept.item = Noisy(log)", "kept.item = 3"),
+    "in a cell": ("kept = Noisy(log); held = lambda: kept", "kept = 3"),
+    "a global": ("globals()['kept'] = Noisy(log)", "global kept; kept = 3"),
+    "deeper": ("kept = [[Box(), Box()]]; kept[0][1].item = [Noisy(log)]", "kept.pop()"),
+    "held by a function": ("kept = [(lambda held: lambda: held)(Noisy(log))]", "kept.clear()"),
+    "on the stack": ("pass", "kept = [make(lambda: Noisy(log)), 1]; kept.clear()"),
+    "a generator": ("kept = [ending(log)]; next(kept[0])", "kept[0] = 3"),
+}
+
+
+class Slotted:
+    __slots__ = ("item",)
+
+
+@pytest.mark.parametrize("before, behind", LOSSES.values(), ids=LOSSES)
+def test_what_is_overwritten_dies_at_once(before, behind):
+    lines = [before, "breaking()", behind, "log.append('after')", "breaking()", "return x + 1"]
+    namespace = {**globals(), "collections": collections}
+    exec("def program(x, log):\n" + "\n".join(f"    {line}" for line in lines), namespace)
+    test_objects_die_when_they_do_in_eager(namespace["program"])
+
+
+def test_guards_keep_no_key_alive():
+    """A guard on the keys of a dict, or the elements of a set, takes another object of the same class too."""
+
+    def program(x, table, boxes):
+        return x + len(table) + sum(1 for box in boxes if box in table)
+
+    compiled = minicompile.compile(program, backend="eager", fullgraph=True)
+    for _ in range(4):
+        key, weight = Box(), torch.ones(1)
+        refs = [weakref.ref(value) for value in (key, weight)]
+        assert compiled(torch.ones(1), {key: 1, weight: 2}, {key}).item() == 4.0
+        key = weight = None
+        assert [ref() for ref in refs] == [None, None]
+    assert record.counters["recompiles"] == 0
 
 
 def missing(box):

@@ -231,6 +231,10 @@ class VariableTracker:
         """Trackers that `reconstruct` will ask for (graph outputs are collected through this)."""
         return ()
 
+    def held(self):
+        """Trackers of all that a container holds."""
+        return self.children()
+
     def __repr__(self):
         return f"{type(self).__name__}({self.source.name if self.source else ''})"
 

@@ -22,6 +22,7 @@ from .elements import (
     contains_itself,
     element_source,
     elements,
+    guard_keys,
     holds_new_keys,
     is_none,
     keys_list,
@@ -77,7 +78,7 @@ class DictVariable(BuiltinObject):
         """Everything about the keys is about to be used."""
         if not self.keys_guarded:
             self.keys_guarded = True
-            tx.guard("keys", self.source, [pair[0].as_python_constant() for pair in self.original.values()])
+            guard_keys(tx, self.source, [key for key, _ in self.original.values()])
         return self.items
 
     def find(self, tx, key):
@@ -194,16 +195,13 @@ class DictVariable(BuiltinObject):
     def method___or__(self, tx, other):
         if not issubclass(other.python_type(), dict):
             return ConstantVariable(NotImplemented)
-        new = self.method_copy(tx)
-        new.method_update(tx, other)
-        return new
+        return self.method_copy(tx).method___ior__(tx, other)
 
     def method___ror__(self, tx, other):
         if not issubclass(other.python_type(), dict):
             return ConstantVariable(NotImplemented)
         new = DictVariable(dict(dict_items(tx, other)), cls=self.cls, factory=self.factory)
-        new.method_update(tx, self)
-        return new
+        return new.method___ior__(tx, self)
 
     def method___ior__(self, tx, other):
         self.method_update(tx, other)
@@ -292,6 +290,9 @@ class DictVariable(BuiltinObject):
     def children(self):
         gone, changed = ({}, self.items) if self.source is None else self.changes()
         return [self.factory, *(key for key, _ in gone.values()), *(part for pair in changed.values() for part in pair)]
+
+    def held(self):
+        return [part for pair in self.items.values() for part in pair]
 
     def changes(self):
         """(keys to delete, items to store) that turn the dict as it was into what it is now, order included."""
@@ -384,7 +385,6 @@ def pairs_of(tx, variable):
 def wrap_dict(output, value, source):
     output.guard("type", source, type(value))
     items, factory, pairs = {}, NONE, pairs_in(value)
-    spelled = all(type(key) in SPELLED for key, _ in pairs)
     for index, (key, element) in enumerate(pairs):
         key_source = None if type(key) in SPELLED else element_source(source, keys_list, key, index)
         key_tracker = output.wrap(key, key_source).realize()
@@ -393,7 +393,6 @@ def wrap_dict(output, value, source):
     if isinstance(value, collections.defaultdict):
         factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
     tracker = DictVariable(items, source, type(value), factory)
-    if source is not None and not spelled:
-        tracker.keys_guarded = True
-        output.guard("keys", source, list(value))
+    if any(type(key) not in SPELLED for key, _ in pairs):
+        tracker.look(output)
     return tracker

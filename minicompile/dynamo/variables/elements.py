@@ -7,6 +7,7 @@ order of comparisons and with its errors.  Mirrors parts of `torch/_dynamo/varia
 
 import operator
 
+from ..guard_checks import KeyOfType
 from ..source import CallSource, ItemSource
 from .base import NotConstant, ObservedException, unsupported
 from .constant import FALSE, NONE, ConstantVariable
@@ -89,6 +90,12 @@ def keys_list(mapping):
 
 def values_list(mapping):
     return list(mapping.values())
+
+
+def guard_keys(output, source, trackers):
+    """These are all the keys of a dict, or elements of a set, in this order."""
+    keys = [t.as_python_constant() if t.is_python_constant() else KeyOfType(t.python_type()) for t in trackers]
+    output.guard("keys", source, keys)
 
 
 SPELLED = (int, str, bool, type(None))  # keys that a guard's text and a report can spell

@@ -16,7 +16,7 @@ from ..source import CallSource, ItemSource
 from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
-from .elements import constants, holds_new_keys, next_or_none
+from .elements import constants, guard_keys, holds_new_keys, next_or_none
 from .tensor import IdentityKey
 from .user_keys import UserKey
 
@@ -81,6 +81,9 @@ class SetVariable(BuiltinObject):
         if self.source is None:
             return list(self.items.values())
         return [item for part in self.changes() for item in part]
+
+    def held(self):
+        return self.items.values()
 
     def changes(self):
         """(elements to take out, elements to add); 1 may have been replaced by True."""
@@ -307,11 +310,12 @@ for _name in ("issubset", "issuperset", "isdisjoint"):
 @wraps(set, frozenset)
 def wrap_set(output, value, source):
     output.guard("type", source, type(value))
-    output.guard("keys", source, list(value))
+    output.guard("length", source, len(value))
     items = {}
     for index, element in enumerate(value):
         tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
         key = hashable(output.current_translator, tracker)
         items[element if tracker.is_python_constant() else key] = tracker
+    guard_keys(output, source, items.values())
     known = all(tracker.is_python_constant() for tracker in items.values())
     return SetVariable(items, source, type(value), value if known else None, value)

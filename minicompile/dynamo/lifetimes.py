@@ -1,0 +1,120 @@
+"""When objects die: which deaths a program hears of, and who lets go of such an object during capture.
+
+Goes in: existing values, and what capture knows of their owners.  Comes out: a break in front of the instruction at
+which an object goes whose death the program hears of: its `__del__`, or the callback of a weak reference, is to run
+right then, and not when the graph has ended.  Taught in chapter 05.
+"""
+
+import collections
+import itertools
+import sys
+import types
+import weakref
+
+import torch
+
+from .nested_breaks import may_be_missed
+from .skip_files import attributes_of
+from .variables.base import LazyVariable, unsupported
+from .variables.cells import CellVariable, is_empty
+from .variables.descriptors import type_lookup
+
+CALLBACK_OF = weakref.ref.__callback__.__get__
+CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict, collections.OrderedDict, collections.defaultdict)
+LOOKED_AT = 1000  # parts of a value, at most
+
+
+def has_finalizer(value):
+    """Whether code of the program may run when the value dies, or one that it holds."""
+    if not may_be_missed(value):
+        return False
+    todo, seen = collections.deque([value]), set()
+    while todo and len(seen) < LOOKED_AT:
+        part = todo.popleft()
+        if hasattr(type(part), "__del__") or has_callback(part):
+            return True
+        if id(part) not in seen:
+            seen.add(id(part))
+            todo.extend(itertools.islice(parts_of(part), LOOKED_AT))
+    return False
+
+
+def parts_of(value):
+    """What a value may be the only one to hold."""
+    cls = type(value)
+    if any(cls is kind for kind in CONTAINERS):  # `is`: a metaclass may compare
+        return itertools.chain(value, value.values()) if issubclass(cls, dict) else value
+    if issubclass(cls, types.FunctionType):
+        return [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
+    if issubclass(cls, types.MethodType):
+        return [value.__self__]
+    return () if issubclass(cls, type | torch.Tensor | types.ModuleType) else attributes_of(value).values()
+
+
+def has_callback(value):
+    """Whether a weak reference tells the program of the value's death.  Those to tensors are PyTorch's own."""
+    references = () if issubclass(type(value), (torch.Tensor, type)) else weakref.getweakrefs(value)
+    return any(not isinstance(r, weakref.ref) or CALLBACK_OF(r) is not None for r in references)  # a proxy hides it
+
+
+def refuse_drop(value, name):
+    if has_finalizer(value):
+        unsupported("object with a finalizer", f"`{name}` goes, an object whose death the program hears of")
+
+
+def refuse_drop_of(tracker):
+    if is_existing(tracker):
+        refuse_drop(tracker.value, tracker.source.name)
+
+
+def is_existing(tracker):
+    return getattr(tracker, "source", None) is not None and hasattr(tracker, "value")
+
+
+def is_mortal(tracker):
+    """Whether it stands for an existing value whose death the program hears of."""
+    return is_existing(tracker) and has_finalizer(tracker.value)
+
+
+def refuse_overwriting(owner, name):
+    """An attribute of an existing object, or the contents of a cell, becomes another one."""
+    if isinstance(owner, CellVariable):
+        return refuse_drop_of(owner.contents)
+    value = getattr(owner, "value", None)
+    found = type_lookup(type(value), name)
+    if found is not None and isinstance(found.attribute, types.MemberDescriptorType):
+        try:
+            refuse_drop(found.attribute.__get__(value), name)
+        except AttributeError:
+            return  # it is not set
+    elif name in (attributes := attributes_of(value)):
+        refuse_drop(attributes[name], name)
+
+
+class StackArguments:
+    """The values on the stack of a resume function, which nobody else holds, and whose death the program hears of."""
+
+    def __init__(self, arguments):
+        self.waiting = [t for name, t in arguments.items() if name.startswith("__stack_") and is_mortal(t)]
+        self.waiting = [t for t in self.waiting if sys.getrefcount(t.value) <= OWN_REFERENCES]
+        self.pushed = []
+
+    def refuse_lost(self, frame):
+        """After each instruction, which may have taken one from the stack."""
+        held = set()
+        while frame is not None:
+            values = [value for name, value in frame.locals.items() if not name.startswith("__stack_")]
+            held.update(map(same, (*frame.stack, *values, frame.return_value, frame.yielded)))
+            frame = frame.parent
+        for tracker in self.pushed:
+            if same(tracker) not in held:
+                refuse_drop_of(tracker)
+        self.pushed = [tracker for tracker in self.waiting if same(tracker) in held]
+
+
+OWN_REFERENCES = 5  # to an argument, of frame, hook and capture
+
+
+def same(tracker):
+    """The one tracker of a value that was looked at."""
+    return tracker.variable if isinstance(tracker, LazyVariable) and tracker.variable is not None else tracker
