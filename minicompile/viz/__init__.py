@@ -32,6 +32,10 @@ from .machine import print_versions as print_versions
 from .picture import Picture as Picture
 from .recompiles import draw_recompiles as draw_recompiles
 from .recompiles import record_recompiles as record_recompiles
+from .recorded import draw_bandwidth as draw_bandwidth
+from .recorded import load_recorded as load_recorded
+from .recorded import machine_of as machine_of
+from .recorded import measure_bandwidth as measure_bandwidth
 from .roofline import draw_roofline as draw_roofline
 from .roofline import measure_points as measure_points
 from .roofline import measure_roof as measure_roof
@@ -51,4 +55,6 @@ from .sizes import draw_coverage as draw_coverage
 from .sizes import draw_sizes as draw_sizes
 from .stages import draw_snapshots as draw_snapshots
 from .stages import stage_strip as stage_strip
+from .tiles import draw_tiles as draw_tiles
+from .tiles import record_launches as record_launches
 from .timeline import draw_stage_times as draw_stage_times
