@@ -6,7 +6,7 @@ raises.  Mirrors `bind_args` in `torch/_dynamo/variables/functions.py`.  Taught 
 
 import inspect
 
-from .variables.constant import as_observed
+from .variables.base import as_observed
 
 
 def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):

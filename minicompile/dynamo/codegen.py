@@ -75,9 +75,6 @@ class PyCodegen:
         """Stack: value, object."""
         self.emit("STORE_ATTR", name)
 
-    def delete_attr(self, name):
-        self.emit("DELETE_ATTR", name)
-
     def binary_subscr(self):
         self.emit("BINARY_SUBSCR")
 

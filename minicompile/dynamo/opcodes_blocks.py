@@ -4,8 +4,10 @@ Goes in: an `Instruction`.  Comes out: changed stack, or an ObservedException th
 Mirrors `torch/_dynamo/symbolic_convert.py` (ExceptionStack, RAISE_VARARGS, SETUP_WITH).  Taught in chapters 03 and 05.
 """
 
+from . import polyfills
 from .variables.base import ObservedException, type_name, unsupported
 from .variables.exception_groups import match_group
+from .variables.exceptions import TracebackVariable
 
 
 class BlockOpcodes:
@@ -139,8 +141,6 @@ class BlockOpcodes:
 
     def WITH_EXCEPT_START(self, instruction):
         """Stack: exit, lasti, previous exception, exception."""
-        from .variables.exceptions import TracebackVariable
-
         exception = self.stack[-1].realize()
         arguments = [self.build(exception.python_type()), exception, TracebackVariable()]
         self.push(self.stack[-4].realize().call_function(self, arguments, {}))
@@ -156,13 +156,9 @@ class BlockOpcodes:
         self.push(self.build(bool(self.stack[-1].realize().python_type().__flags__ & (1 << 6))))
 
     def MATCH_KEYS(self, instruction):
-        from . import polyfills
-
         self.push(self.call_polyfill(polyfills.match_keys, self.stack[-2], self.stack[-1]))
 
     def MATCH_CLASS(self, instruction):
-        from . import polyfills
-
         names, cls, subject = self.pop(), self.pop(), self.pop()
         count = self.build(instruction.arg)
         self.push(self.call_polyfill(polyfills.match_class, subject, cls, count, names))

@@ -28,6 +28,7 @@ from .side_effects import SideEffects
 from .source import CallSource, ConstantSource, Source
 from .variables.base import LazyVariable, unsupported
 from .variables.overrides import is_overriding, plain_tensor, without_overriding
+from .variables.random_numbers import DrawSource
 from .variables.symbolic import SymNodeVariable
 
 
@@ -168,8 +169,6 @@ class OutputGraph:
 
     def add_draw(self, generator, method, arguments, example):
         """A number that the new bytecode draws from a random generator, at `generator`, in front of all else."""
-        from .variables.random_numbers import DrawSource
-
         source = DrawSource(len(self.draws))
         self.draws.append((source, generator, method, arguments))
         return self.add_unknown_number(example, source)

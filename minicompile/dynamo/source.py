@@ -236,18 +236,6 @@ def argument_name(local):
     return "local_" + re.sub(r"\W", lambda match: f"_{ord(match.group())}_", local)
 
 
-def type_source(parent):
-    """The class of the value at `parent`."""
-    return CallSource(parent, type)
-
-
-def root_of(source):
-    """The first source of the path."""
-    while source.parent is not None:
-        source = source.parent
-    return source
-
-
 def path_of(source):
     """The source and all that it is read through."""
     while source is not None:

@@ -10,9 +10,13 @@ import operator
 from .. import errors
 from . import builder
 from .skip_files import attributes_of
-from .source import AttrSource, ConstantSource, ItemSource
+from .source import AttrSource, ConstantSource, GlobalSource, ItemSource
 from .variables.base import NotConstant, ObservedException, VariableTracker, fields_of, unsupported
 from .variables.constant import MADE_ANEW, MadeConstantVariable
+from .variables.containers import ListVariable
+from .variables.dicts import DictVariable
+from .variables.functions import BuiltinMethodVariable
+from .variables.tuples import TupleVariable, build_sequence
 from .variables.varying import VaryingVariable
 
 ENUM_ATTRIBUTES = ("_name_", "_value_", "_sort_order_", "__objclass__")  # nobody changes these
@@ -29,19 +33,13 @@ class TranslatorServices:
         return builder.wrap(self.output, value, None)
 
     def build_tuple(self, items):
-        from .variables.tuples import TupleVariable
-
         return TupleVariable(list(items))
 
     def build_list(self, items):
-        from .variables.containers import ListVariable
-
         return ListVariable(list(items))
 
     def build_dict(self, items):
         """From a Python dict whose values are trackers; keys are Python constants."""
-        from .variables.dicts import DictVariable
-
         result = DictVariable()
         for key, value in items.items():
             result.method___setitem__(self, self.build(key), value)
@@ -49,8 +47,6 @@ class TranslatorServices:
 
     def build_sequence(self, cls, items):
         """What a graph operation returned: list, tuple, or one of torch's named tuples."""
-        from .variables.tuples import build_sequence
-
         return build_sequence(cls, items)
 
     def globals_source_of(self, globals_dict):
@@ -86,8 +82,6 @@ class TranslatorServices:
         return self.globals_source or self.globals_source_of(self.globals_dict)
 
     def global_source(self, name):
-        from .source import GlobalSource
-
         return GlobalSource(name) if self.globals_source is None else ItemSource(self.globals_source, name)
 
     # --- facts and errors ---------------------------------------------------------------------------
@@ -144,8 +138,6 @@ class TranslatorServices:
                 self.guard("lacks_attribute", source, name)
             self.raise_observed(AttributeError, *error.args)
         if callable(attribute) and getattr(attribute, "__self__", attribute) is value:
-            from .variables.functions import BuiltinMethodVariable
-
             return BuiltinMethodVariable(tracker, name)
         changes = name in own and not (isinstance(value, enum.Enum) and name in ENUM_ATTRIBUTES)
         if not changes and (made := self.build(attribute)).is_immutable():

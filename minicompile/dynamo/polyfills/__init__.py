@@ -8,63 +8,7 @@ Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
 
 import types
 
-from .iterators import (
-    Missing,
-)
-from .iterators import (
-    accumulate as accumulate,
-)
-from .iterators import (
-    batched as batched,
-)
-from .iterators import (
-    chain as chain,
-)
-from .iterators import (
-    chain_from_iterable as chain_from_iterable,
-)
-from .iterators import (
-    compress as compress,
-)
-from .iterators import (
-    count as count,
-)
-from .iterators import (
-    cycle as cycle,
-)
-from .iterators import (
-    dropwhile as dropwhile,
-)
-from .iterators import (
-    filterfalse as filterfalse,
-)
-from .iterators import (
-    groupby as groupby,
-)
-from .iterators import (
-    islice as islice,
-)
-from .iterators import (
-    late_iterator as late_iterator,
-)
-from .iterators import (
-    pairwise as pairwise,
-)
-from .iterators import (
-    repeat as repeat,
-)
-from .iterators import (
-    starmap as starmap,
-)
-from .iterators import (
-    takewhile as takewhile,
-)
-from .iterators import (
-    tee as tee,
-)
-from .iterators import (
-    zip_longest as zip_longest,
-)
+from .iterators import Missing
 
 
 # --- builtins, functools and math ---------------------------------------------------------------------------------

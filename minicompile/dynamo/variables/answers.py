@@ -5,9 +5,8 @@ function is really called, on an object whose method gives the same answer.
 PyTorch has no such file: torch.compile takes the answers as they are.  Taught in chapter 06.
 """
 
-from .base import unsupported
+from .base import stand_in, unsupported
 from .constant import ConstantVariable
-from .refusals import stand_in
 
 TAKEN_AS_THEY_ARE = {"__bool__": bool, "__str__": str, "__repr__": str, "__format__": str, "__index__": int}
 

@@ -10,6 +10,8 @@ in place after `tx.side_effects.mutated(self)`.  A break re-runs capture from th
 be undone.
 """
 
+import collections
+import contextlib
 import reprlib
 
 from ... import errors
@@ -66,6 +68,25 @@ def fields_of(cls):
     return next((names for base, names in KEYWORDS.items() if issubclass(cls, base)), ())
 
 
+# they say by themselves what they cannot add, or be made of
+OWN_WORDS = (int, str, bytes, bytearray, list, tuple, set, dict, collections.deque)
+
+
+def stand_in(cls, **namespace):
+    """An object that can nothing, of a class with this one's name."""
+    base = next((base for base in OWN_WORDS if issubclass(cls, base)), object)
+    return type(type_name(cls), (base,), {"__slots__": (), **namespace})()
+
+
+@contextlib.contextmanager
+def as_observed(tx):
+    """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
+        tx.raise_observed(type(error), *error.args)
+
+
 def is_question():
     """Whether somebody only asks if a value is a constant: then nothing becomes a guard."""
     return bool(_questions)
@@ -84,6 +105,8 @@ class VariableTracker:
     """
 
     source = None
+    cls = None  # the class of the value
+    has_identity = False  # whether the program can tell it from another one that is equal
     whole = None  # of the contents of an object that derives from list, dict or set: the object
 
     def __init__(self, source=None):
@@ -95,8 +118,7 @@ class VariableTracker:
         return self
 
     def python_type(self):
-        """The class of the value."""
-        raise NotImplementedError(type(self).__name__)
+        return self.cls
 
     def is_python_constant(self):
         _questions.append(self)
@@ -128,7 +150,7 @@ class VariableTracker:
 
     def is_immutable(self):
         """True where identity does not matter (numbers, strings, ...): such values need no alias guard."""
-        return self.is_python_constant()
+        return not self.has_identity and self.is_python_constant()
 
     def has_torch_function(self):
         """Whether its class (or that of an element) has a `__torch_function__` of its own."""
@@ -142,7 +164,10 @@ class VariableTracker:
         """What stands for this value as a dict key or set element: hashable, equal where the values are equal."""
         if self.is_python_constant():
             return self.as_python_constant()
-        unsupported("key with its own equality", f"{self} as a dict key or set element")
+        cls = self.python_type()
+        if self.has_identity and cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__:
+            return self  # equal only to itself
+        unsupported("key with its own equality", f"{self}, whose class compares, as a key or set element")
 
     # --- what Python can do with it -----------------------------------------------------------------
     def var_getattr(self, tx, name):

@@ -10,12 +10,13 @@ import collections
 
 from ..builder import wraps_if
 from ..source import CallSource, ItemSource
-from .base import can_change, unsupported
-from .constant import NONE, ConstantVariable, as_observed
+from .base import as_observed, can_change, stand_in, unsupported
+from .constant import NONE, ConstantVariable
+from .containers import DequeVariable, ListVariable
 from .descriptors import type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
-from .refusals import stand_in
+from .tuples import NamedTupleVariable, TupleVariable, is_named_tuple_class
 
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -148,8 +149,6 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
 
 def new(tx, base_type, cls, args, kwargs):
     """`base_type.__new__(cls, *args, **kwargs)`; the arguments of mutable types are for `__init__`."""
-    from .tuples import NamedTupleVariable, is_named_tuple_class
-
     if cls is base_type:
         return tx.build(cls).call_function(tx, args, kwargs)
     base_type = builtin_base(cls)
@@ -212,9 +211,6 @@ def wrap_contents(output, value, base_type, source):
         source = source and CallSource(source, plain_copy)
     output.guard("length", source, len(items))
     items = [output.lazy(item, source and ItemSource(source, index)) for index, item in enumerate(items)]
-    from .containers import DequeVariable, ListVariable
-    from .tuples import TupleVariable
-
     return {list: ListVariable, tuple: TupleVariable, collections.deque: DequeVariable}[base_type](items)
 
 

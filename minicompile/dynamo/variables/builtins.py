@@ -112,9 +112,6 @@ class BuiltinVariable(ValueVariable):
             unsupported(BREAKS[self.value], f"{name}() is called in the compiled function")
         unsupported("function written in C", f"{module}.{name} is not followed during capture".lstrip("."))
 
-    def reconstruct(self, codegen):
-        codegen.load_const(self.value)
-
     def __repr__(self):
         return f"BuiltinVariable({getattr(self.value, '__qualname__', self.value)})"
 
@@ -181,18 +178,11 @@ def wrap_getter(output, value, source):
 class MadeGetterVariable(VariableTracker):
     """`operator.itemgetter(...)` made by the program; what it does stands in its polyfill."""
 
+    has_identity = True
+
     def __init__(self, cls, args, kwargs, function):
         super().__init__()
         self.cls, self.args, self.kwargs, self.function = cls, args, kwargs, function
-
-    def python_type(self):
-        return self.cls
-
-    def is_immutable(self):
-        return False
-
-    def key(self):
-        return self
 
     def call_function(self, tx, args, kwargs):
         return call_handler(

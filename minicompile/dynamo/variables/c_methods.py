@@ -8,7 +8,7 @@ import collections
 import types
 
 from ..builder import wraps_if
-from .base import ValueVariable, VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, as_observed, stand_in, unsupported
 
 
 class BoundDescriptorVariable(VariableTracker):
@@ -50,9 +50,6 @@ class MethodDescriptorVariable(ValueVariable):
     """A method written in C, taken from its class and not bound: `dict.__setitem__`, `object.__init__`."""
 
     def call_function(self, tx, args, kwargs):
-        from .constant import as_observed
-        from .refusals import stand_in
-
         owner = self.value.__objclass__
         if not args or not issubclass(args[0].realize().python_type(), owner):
             with as_observed(tx):

@@ -14,16 +14,13 @@ from .base import VariableTracker
 class CellVariable(VariableTracker):
     """A closure cell.  `frame_name`: its name in the compiled frame itself, where STORE_DEREF reaches it."""
 
+    cls = types.CellType
+    has_identity = True
+
     def __init__(self, contents=None, source=None, frame_name=None, place=None):
         """place: the source of a cell that exists already."""
         super().__init__(source)
         self.contents, self.frame_name, self.place = contents, frame_name, place or source
-
-    def python_type(self):
-        return types.CellType
-
-    def is_immutable(self):
-        return False
 
     def load(self, tx):
         """The tracker in the cell, or None while it is empty."""

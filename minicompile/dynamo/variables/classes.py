@@ -15,13 +15,18 @@ import torch
 from .. import polyfills
 from ..builder import WRAPPERS, wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
-from . import descriptors
+from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
 from .answers import answered
-from .base import ValueVariable, VariableTracker, can_change, type_name, unsupported
-from .constant import as_observed, wrap_constant
+from .base import ValueVariable, VariableTracker, as_observed, can_change, stand_in, type_name, unsupported
+from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
-from .refusals import stand_in
+from .dict_views import MappingProxyVariable, proxied
+from .dicts import DictVariable
+from .modules import NNModuleVariable, nn
+from .objects import UserDefinedObjectVariable
+from .questions import attribute_name
 from .tables import PLAIN_BASES
+from .torch_functions import make_typed_tensor
 
 FOLDED_CLASSES = (property, numpy.generic, numpy.dtype)  # objects of these are constants
 C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
@@ -70,9 +75,6 @@ class UserDefinedClassVariable(ValueVariable):
 
     def namespace(self, tx):
         """The class's own `__dict__`, guarded as a dict is."""
-        from .dict_views import MappingProxyVariable, proxied
-        from .dicts import DictVariable
-
         if tx.side_effects.pending_attributes(tx.output.known(self.value)):
             unsupported("class changed", f"the __dict__ of {self} is read after that")
         cls, items = self.value, {}
@@ -131,8 +133,6 @@ class UserDefinedClassVariable(ValueVariable):
         return handler(self, tx, args, kwargs)
 
     def type_setattr(self, tx, args, kwargs):
-        from .questions import attribute_name
-
         self.store(tx, attribute_name(tx, args[0], "attribute name must be string"), args[1])
         return tx.build(None)
 
@@ -174,8 +174,6 @@ class UserDefinedClassVariable(ValueVariable):
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""
-        from .torch_functions import make_typed_tensor
-
         if isinstance(self.value, type(torch.FloatTensor)):
             return make_typed_tensor(tx, self.value, args, kwargs)
         constant = id(self.value) in CONSTANT_CLASSES or issubclass(self.value, FOLDED_CLASSES)
@@ -191,9 +189,6 @@ class UserDefinedClassVariable(ValueVariable):
                 message = f"__init__() should return None, not '{type_name(result.python_type())}'"
                 tx.raise_observed(TypeError, message)
         return instance
-
-    def reconstruct(self, codegen):
-        codegen.load_const(self.value)
 
 
 # by their ids: no metaclass of the user's compares or hashes
@@ -218,24 +213,14 @@ def wrap_class(output, value, source):
     return UserDefinedClassVariable(value, source)
 
 
-class NewVariable(VariableTracker):
+class NewVariable(ValueVariable):
     """`X.__new__` of a class written in C, such as `object.__new__` or `tuple.__new__`."""
-
-    def __init__(self, function, source=None):
-        super().__init__(source)
-        self.function = function
-
-    def python_type(self):
-        return types.BuiltinFunctionType
-
-    def as_python_constant(self):
-        return self.function
 
     def call_function(self, tx, args, kwargs):
         if not args:
-            tx.raise_observed(TypeError, f"{self.function.__self__.__name__}.__new__(): not enough arguments")
+            tx.raise_observed(TypeError, f"{self.value.__self__.__name__}.__new__(): not enough arguments")
         cls = args[0].as_python_constant()
-        return new_object(tx, self.function.__self__, cls, list(args[1:]), kwargs)
+        return new_object(tx, self.value.__self__, cls, list(args[1:]), kwargs)
 
 
 @wraps_if(
@@ -253,8 +238,6 @@ def wrap_new(output, value, source):
 
 def new_object(tx, base, cls, args, kwargs):
     """`base.__new__(cls, *args, **kwargs)` for a `base` written in C: an object without attributes yet."""
-    from . import builtin_subclasses, exceptions, random_numbers, tensor_subclasses
-
     if can_change(cls) and type_lookup(cls, "__del__") is not None:
         unsupported("object with a finalizer", f"{cls.__name__} defines __del__, which runs when an object dies")
     if base in PLAIN_BASES:
@@ -271,9 +254,6 @@ def new_object(tx, base, cls, args, kwargs):
 
 
 def new_plain_object(tx, cls, args, kwargs):
-    from .modules import NNModuleVariable, nn
-    from .objects import UserDefinedObjectVariable
-
     if args or kwargs:
         new, init = class_lookup(tx, cls, "__new__"), class_lookup(tx, cls, "__init__")
         if new.owner not in PLAIN_BASES or init.owner is object:

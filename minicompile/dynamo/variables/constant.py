@@ -8,7 +8,6 @@ Mirrors `torch/_dynamo/variables/constant.py`.  Taught in chapter 03.
 `BuiltinObject` is the base of every tracker whose class is written in C: which attributes exist is asked of the class.
 """
 
-import contextlib
 import enum
 import functools
 import inspect
@@ -22,8 +21,10 @@ from torch.torch_version import TorchVersion
 
 from ..builder import wraps, wraps_if
 from ..polyfills import text
-from .base import ObservedException, VariableTracker, type_name, unsupported
-from .descriptors import type_lookup
+from .base import ObservedException, ValueVariable, VariableTracker, as_observed, stand_in, type_name, unsupported
+from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_lookup
+from .functions import BuiltinMethodVariable
+from .refusals import check_index, is_iterable, refuse_attribute
 from .varying import VaryingVariable
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
@@ -32,15 +33,6 @@ BINARY_METHODS = frozenset(
     [f"__{name}__" for name in COMPARISONS]
     + [f"__{prefix}{name}__" for name in ARITHMETIC for prefix in ("", "r", "i")]
 )
-
-
-@contextlib.contextmanager
-def as_observed(tx):
-    """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C."""
-    try:
-        yield
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
-        tx.raise_observed(type(error), *error.args)
 
 
 def call_handler(tx, original, handler, args, kwargs):
@@ -72,8 +64,6 @@ def check_signature(tx, original, taker, args, kwargs):
 
 def wrong_call(function, args, kwargs):
     """What CPython says of wrong arguments to one of its functions, which look at them in their turn."""
-    from .refusals import stand_in
-
     try:
         function(
             *(stand_in(a.python_type()) for a in args), **{k: stand_in(a.python_type()) for k, a in kwargs.items()}
@@ -88,9 +78,6 @@ class BuiltinObject(VariableTracker):
 
     cls = object
 
-    def python_type(self):
-        return self.cls
-
     def var_getattr(self, tx, name):
         if name == "__class__":
             return tx.build(self.python_type())
@@ -98,8 +85,6 @@ class BuiltinObject(VariableTracker):
         if not hasattr(cls, name):
             tx.raise_observed(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
         if callable(getattr(cls, name)):
-            from .functions import BuiltinMethodVariable
-
             return BuiltinMethodVariable(self, name)
         unsupported("builtin on an unknown value", f"`{name}` of a {cls.__name__}")
 
@@ -113,9 +98,6 @@ class BuiltinObject(VariableTracker):
 
     def refuse_attribute(self, tx, function, name, *value):
         """Hardly a builtin takes attributes, or lets its own be changed."""
-        from .descriptors import is_data_descriptor, type_lookup
-        from .refusals import refuse_attribute
-
         cls = self.python_type()
         found = type_lookup(cls, name)
         if type_lookup(cls, "__dict__") is None and (found is None or not is_data_descriptor(found.attribute)):
@@ -161,31 +143,13 @@ class ConstantItems:
 CALL_BACK = ("__mod__", "format", "format_map")  # methods of a text that ask their arguments for their texts
 
 
-class ConstantVariable(BuiltinObject):
+class ConstantVariable(ValueVariable, BuiltinObject):
     """`value` itself."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
-
-    def is_python_constant(self):
-        return True
-
-    def as_python_constant(self):
-        return self.value
 
     def empty(self):
         return self.value
 
-    def truth(self, tx):
-        return bool(self.value)
-
     def var_getattr(self, tx, name):
-        from .descriptors import class_lookup, descriptor_get
-
         found = class_lookup(tx, type(self.value), name)
         if found is not None and type(found.attribute) in (types.FunctionType, property):
             return descriptor_get(tx, found, self)
@@ -213,8 +177,6 @@ class ConstantVariable(BuiltinObject):
 
     def refuse_operands(self, tx, name, operands, given):
         """The message of a TypeError names the classes of the operands as they were given."""
-        from .refusals import stand_in
-
         if any(operand is not argument for operand, argument in zip(operands, given)):
             method = self.method(name)
             if name in BINARY_METHODS and hasattr(operator, name):
@@ -260,8 +222,6 @@ class ConstantVariable(BuiltinObject):
 
     def method_join(self, tx, iterable):
         """`"".join(iterable)` where the iterable is not a container of constants yet."""
-        from .refusals import is_iterable
-
         if not is_iterable(iterable.python_type()):
             tx.raise_observed(TypeError, "can only join an iterable")
         return tx.fold(self.value.join, [tx.build_list(iterable.unpack(tx))], {})
@@ -269,7 +229,6 @@ class ConstantVariable(BuiltinObject):
     def method___getitem__(self, tx, index):
         """An index that is an object with `__index__`, or a slice with such."""
         from .elements import plain
-        from .refusals import check_index
 
         if not isinstance(self.value, (str, bytes)):
             unsupported("builtin on an unknown value", f"`[]` of {self}")
@@ -294,9 +253,6 @@ class ConstantVariable(BuiltinObject):
         """Of a str, with arguments that are no constants."""
         return tx.call_polyfill(text.format_template, self, tx.build_tuple(args), tx.build_dict(kwargs))
 
-    def reconstruct(self, codegen):
-        codegen.load_const(self.value)
-
     def __repr__(self):
         return f"ConstantVariable({self.value!r})"
 
@@ -307,12 +263,11 @@ MADE_ANEW = (types.UnionType, types.GenericAlias, re.Match, inspect.Signature)
 class MadeConstantVariable(ConstantVariable):
     """The result of a folded call that makes another object each time: `int | None`, `list[int]`, a match."""
 
+    has_identity = True
+
     def __init__(self, value, function, args, kwargs):
         super().__init__(value)
         self.function, self.args, self.kwargs = function, args, kwargs
-
-    def is_immutable(self):
-        return False
 
     def reconstruct(self, codegen):
         codegen.push_function(self.function)

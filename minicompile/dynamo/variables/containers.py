@@ -10,17 +10,20 @@ import operator
 
 from ..builder import wraps
 from ..source import AttrSource, ItemSource
-from .base import type_name, unsupported
-from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
+from .base import as_observed, stand_in, type_name, unsupported
+from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
-from .refusals import check_index, stand_in
+from .iterators import SequenceIterator
+from .refusals import check_index
 
 LARGEST = 100_000  # elements that `[x] * n` may make during capture
 
 
 class Sequence(BuiltinObject):
     """`items`: a list (for a deque: a deque) of trackers, which may be lazy."""
+
+    has_identity = True
 
     def __init__(self, items, source=None):
         super().__init__(source)
@@ -29,9 +32,6 @@ class Sequence(BuiltinObject):
     def like(self, items):
         """A new sequence of the same kind."""
         return type(self)(items)
-
-    def is_immutable(self):
-        return False
 
     def has_torch_function(self):
         return any(item.has_torch_function() for item in self.items)
@@ -49,8 +49,6 @@ class Sequence(BuiltinObject):
         return self.items
 
     def iterate(self, tx):
-        from .iterators import SequenceIterator
-
         return SequenceIterator(self)
 
     def unpack(self, tx):
@@ -59,12 +57,9 @@ class Sequence(BuiltinObject):
     def method___len__(self, tx):
         return ConstantVariable(len(self.items))
 
-    def method___iter__(self, tx):
-        return self.iterate(tx)
+    method___iter__ = iterate
 
     def method___reversed__(self, tx):
-        from .iterators import SequenceIterator
-
         return SequenceIterator(self, len(self.items) - 1, -1)
 
     def method___getitem__(self, tx, index):

@@ -13,7 +13,7 @@ import torch
 
 from .. import polyfills
 from .answers import answered
-from .base import unsupported
+from .base import as_observed, unsupported
 from .composed_iterators import (
     CallableIterator,
     CombinatorialIterator,
@@ -22,7 +22,7 @@ from .composed_iterators import (
     MapVariable,
     ZipVariable,
 )
-from .constant import FALSE, NONE, BuiltinObject, ConstantVariable, as_observed, boolean
+from .constant import FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import DequeVariable, ListVariable
 from .descriptors import class_lookup
 from .dict_views import MappingProxyVariable

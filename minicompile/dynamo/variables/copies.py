@@ -9,7 +9,7 @@ import weakref
 
 from ..builder import wraps
 from ..source import CallSource, CellSource, LocalSource
-from .base import NotConstant, ObservedException, VariableTracker, unsupported
+from .base import NotConstant, ObservedException, ValueVariable, VariableTracker, unsupported
 from .c_methods import BoundDescriptorVariable
 from .classes import new_plain_object
 from .constant import NONE
@@ -72,15 +72,8 @@ def dereference(reference):
     return reference()
 
 
-class WeakReferenceVariable(VariableTracker):
+class WeakReferenceVariable(ValueVariable):
     """An existing weak reference: what it refers to is read anew, and guarded, when somebody looks."""
-
-    def __init__(self, value, source):
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self):
-        return type(self.value)
 
     def as_python_constant(self):
         """One to a class stands for the class."""
@@ -102,15 +95,14 @@ class WeakReferenceVariable(VariableTracker):
 class NewWeakReferenceVariable(VariableTracker):
     """`weakref.ref(cls, callback)`: equal, as a key, to every other reference to the class."""
 
+    has_identity = True
+
     def __init__(self, cls, callback):
         super().__init__()
         self.cls, self.callback = cls, callback
 
     def python_type(self):
         return weakref.ReferenceType
-
-    def is_immutable(self):
-        return False
 
     def key(self):
         return weakref.ref(self.cls.as_python_constant())

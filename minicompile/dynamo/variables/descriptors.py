@@ -13,7 +13,7 @@ import functools
 import types
 
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import VariableTracker, can_change, unsupported
+from .base import VariableTracker, as_observed, can_change, unsupported
 from .c_methods import BoundDescriptorVariable
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -146,8 +146,6 @@ ACCESSORS = {"__get__": "fget", "__set__": "fset", "__delete__": "fdel"}
 
 def call_accessor(tx, found, method, instance, *values):
     """A property that has not got it says so itself, of an object whose class has the same name."""
-    from .constant import as_observed
-
     function, source = getattr(found.attribute, ACCESSORS[method]), class_source(found)
     if function is None:
         named_alike = type("", (), {"__qualname__": instance.python_type().__qualname__})()

@@ -11,6 +11,7 @@ from ..builder import wraps
 from ..source import CallSource
 from .base import unsupported
 from .constant import COMPARISONS, BuiltinObject, ConstantVariable
+from .iterators import KeyedIterator
 
 COMPARISON_METHODS = {f"__{name}__" for name in COMPARISONS}
 SETS = (set, frozenset, type({}.keys()), type({}.items()))  # a view is equal to nothing else
@@ -36,22 +37,14 @@ class DictView(BuiltinObject):
         return tx.build_tuple(list(pair)) if self.kind == "items" else pair[self.kind == "values"]
 
     def iterate(self, tx):
-        from .iterators import KeyedIterator
-
         return KeyedIterator(tx, self.owner, self.kind)
 
-    def truth(self, tx):
-        return self.owner.truth(tx)
-
-    def method___iter__(self, tx):
-        return self.iterate(tx)
+    method___iter__ = iterate
 
     def method___len__(self, tx):
         return self.owner.method___len__(tx)
 
     def method___reversed__(self, tx):
-        from .iterators import KeyedIterator
-
         return KeyedIterator(tx, self.owner, self.kind, backwards=True)
 
     def method___contains__(self, tx, item):

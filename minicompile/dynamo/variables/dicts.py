@@ -30,6 +30,7 @@ from .elements import (
     pairs_in,
     values_list,
 )
+from .iterators import KeyedIterator
 from .objects import UserDefinedObjectVariable
 from .refusals import is_iterable
 from .user_keys import UserKey
@@ -56,6 +57,8 @@ def refuse_unknown_number(key, items):
 
 class DictVariable(BuiltinObject):
     """cls: dict, OrderedDict or defaultdict (then `factory` is a tracker)."""
+
+    has_identity = True
 
     def __init__(self, items=None, source=None, cls=dict, factory=NONE):
         super().__init__(source)
@@ -96,9 +99,6 @@ class DictVariable(BuiltinObject):
                 tx.is_same(key, other)
         return stand_in, pair
 
-    def is_immutable(self):
-        return False
-
     def as_python_constant(self):
         pairs = list(self.items.values())
         keys, values = constants(self, [k for k, _ in pairs]), constants(self, [v for _, v in pairs])
@@ -108,22 +108,16 @@ class DictVariable(BuiltinObject):
     def as_proxy(self):
         return {key.as_python_constant(): value.as_proxy() for key, value in self.items.values()}
 
-    def truth(self, tx):
-        return bool(self.look(tx))
-
     def iterate(self, tx):
-        from .iterators import KeyedIterator
-
         return KeyedIterator(tx, self, "keys")
+
+    method___iter__ = iterate
 
     def unpack(self, tx):
         return [key for key, _ in self.look(tx).values()]
 
     def method___len__(self, tx):
         return ConstantVariable(len(self.look(tx)))
-
-    def method___iter__(self, tx):
-        return self.iterate(tx)
 
     def method___reversed__(self, tx):
         return DictView(self, "keys").method___reversed__(tx)

@@ -12,8 +12,7 @@ from .. import _eval_frame
 from ..builder import wraps_if
 from ..bytecode import CallArguments, Instruction, assemble
 from ..source import AttrSource, CallSource, ItemSource
-from .base import KEYWORDS, VariableTracker, fields_of, unsupported
-from .constant import as_observed
+from .base import KEYWORDS, VariableTracker, as_observed, fields_of, unsupported
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
@@ -219,8 +218,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
 class TracebackVariable(VariableTracker):
     """The traceback that `__exit__` and `sys.exc_info()` give: there is one, and capture knows nothing else of it."""
 
-    def python_type(self):
-        return types.TracebackType
+    cls = types.TracebackType
 
     def reconstruct(self, codegen):
         unsupported("introspection", "the traceback of an exception is not known during capture")

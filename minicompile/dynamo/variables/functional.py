@@ -17,6 +17,7 @@ from ..source import AttrSource, CallSource, ConstantSource
 from .base import ValueVariable, VariableTracker, unsupported
 from .builtins import HANDLERS
 from .constant import NONE
+from .functions import BoundMethodVariable
 from .tuples import TupleVariable
 
 
@@ -26,6 +27,8 @@ class PartialVariable(VariableTracker):
     seen: the dict of keywords, of one that exists, or that the program has asked for it.
     """
 
+    cls = functools.partial
+    has_identity = True
     had_attributes = False
 
     def __init__(self, function, args, keywords, seen=None, source=None):
@@ -45,15 +48,6 @@ class PartialVariable(VariableTracker):
         if self.seen is None:
             return self.keywords
         return {key.as_python_constant(): value for key, value in self.seen.look(tx).values()}
-
-    def python_type(self):
-        return functools.partial
-
-    def is_immutable(self):
-        return False
-
-    def key(self):
-        return self
 
     def call_function(self, tx, args, kwargs):
         return self.function.realize().call_function(tx, [*self.args, *args], {**self.keywords_now(tx), **kwargs})
@@ -79,9 +73,6 @@ class PartialVariable(VariableTracker):
         if self.source is None:
             tx.side_effects.new_object(self)
         tx.side_effects.store_attr(self, name, value)
-
-    def has_custom_setattr(self):
-        return False
 
     def children(self):
         keywords = self.keywords.values() if self.seen is None else [self.seen]
@@ -176,12 +167,7 @@ class CachedFunctionVariable(ValueVariable):
         return argument.value
 
     def method___get__(self, tx, instance, owner=NONE):
-        from .functions import BoundMethodVariable
-
         return BoundMethodVariable(self, instance)
-
-    def reconstruct(self, codegen):
-        codegen.load_const(self.value)
 
 
 def ask_cache(function, args, named, told_apart):

@@ -10,23 +10,15 @@ import types
 
 from ..builder import wraps
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, unsupported
 from .instance_dict import InstanceDictVariable
 
 
 class FunctionVariable(VariableTracker):
     """Base of the functions that can be inlined: gives code, globals, defaults and closure cells."""
 
-    def python_type(self):
-        return types.FunctionType
-
-    def is_immutable(self):
-        return False
-
-    def key(self):
-        from .tensor import IdentityKey
-
-        return IdentityKey(self)
+    cls = types.FunctionType
+    has_identity = True
 
     def call_function(self, tx, args, kwargs):
         return tx.inline_call(self, list(args), dict(kwargs))
@@ -41,12 +33,8 @@ class FunctionVariable(VariableTracker):
 PARTS = ("__code__", "__kwdefaults__", "__globals__", "__closure__", "__dict__")  # not changed during capture
 
 
-class UserFunctionVariable(FunctionVariable):
+class UserFunctionVariable(ValueVariable, FunctionVariable):
     """A function object that exists; its code is guarded, what it closes over is guarded where it is used."""
-
-    def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value = value
 
     @property
     def code(self):
@@ -64,9 +52,6 @@ class UserFunctionVariable(FunctionVariable):
     def function_name(self):
         return self.value.__qualname__
 
-    def as_python_constant(self):
-        return self.value
-
     def defaults(self, tx):
         source = AttrSource(self.source or self.constant_source(), "__defaults__")
         values = self.value.__defaults__ or ()
@@ -79,9 +64,6 @@ class UserFunctionVariable(FunctionVariable):
             key: tx.output.lazy(value, ItemSource(source, key))
             for key, value in (self.value.__kwdefaults__ or {}).items()
         }
-
-    def key(self):
-        return self.value
 
     def constant_source(self):
         return ConstantSource(self.value, self.value.__qualname__)
@@ -114,9 +96,6 @@ class UserFunctionVariable(FunctionVariable):
         if name == "__defaults__" or name in PARTS:
             unsupported("attribute write", f"assignment to {self.function_name}.{name}")
         tx.side_effects.store_attr(self, name, value)
-
-    def reconstruct(self, codegen):
-        codegen.load_const(self.value)
 
     def __repr__(self):
         return f"UserFunctionVariable({self.function_name})"
@@ -200,9 +179,7 @@ class NestedFunctionVariable(FunctionVariable):
             tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
         self.forget(tx, name)
 
-    # what its `__dict__` asks
-    cls = types.FunctionType
-
+    # --- what its `__dict__` asks -----------------------------------------------------------------------
     def instance_dict(self):
         return {}
 
@@ -280,12 +257,11 @@ def make_function(code, globals_dict, names, parts):
 class BoundMethodVariable(VariableTracker):
     """`instance.method`: a function (any callable tracker) with its first argument."""
 
+    cls = types.MethodType
+
     def __init__(self, function, instance, source=None):
         super().__init__(source)
         self.function, self.instance = function, instance
-
-    def python_type(self):
-        return types.MethodType
 
     def is_immutable(self):
         return self.source is None
@@ -335,12 +311,11 @@ class BoundMethodVariable(VariableTracker):
 class BuiltinMethodVariable(VariableTracker):
     """`value.name` of a value whose methods are C code: `items.append`, `x.relu`."""
 
+    cls = types.BuiltinMethodType
+
     def __init__(self, instance, name, source=None):
         super().__init__(source)
         self.instance, self.name = instance, name
-
-    def python_type(self):
-        return types.BuiltinMethodType
 
     def is_immutable(self):
         return self.source is None

@@ -13,6 +13,9 @@ from .base import ObservedException, VariableTracker, type_name, unsupported
 class GeneratorVariable(VariableTracker):
     """frame: the callee's translator, not started, suspended at a yield, or finished."""
 
+    cls = types.GeneratorType
+    has_identity = True
+
     def __init__(self, frame):
         super().__init__()
         self.frame = frame
@@ -20,21 +23,6 @@ class GeneratorVariable(VariableTracker):
         frame.output.generators.append(self)
         self.names = names_of(frame.function, frame.side_effects)
         self.started = self.finished = self.running = False
-
-    def python_type(self):
-        return types.GeneratorType
-
-    def is_immutable(self):
-        return False
-
-    def is_python_constant(self):
-        return False
-
-    def key(self):
-        return self
-
-    def truth(self, tx):
-        return True
 
     def var_getattr(self, tx, name):
         if not hasattr(types.GeneratorType, name):
@@ -46,6 +34,8 @@ class GeneratorVariable(VariableTracker):
 
     def next(self, tx):
         return self.send(tx, tx.build(None))
+
+    method___iter__, method___next__ = iterate, next
 
     def send(self, tx, value):
         """Run to the next yield.  The frame's stack gets `value` as the result of the yield it stands at."""
@@ -129,11 +119,6 @@ class GeneratorVariable(VariableTracker):
             raise
 
     # --- methods ------------------------------------------------------------------------------------
-    def method___iter__(self, tx):
-        return self
-
-    def method___next__(self, tx):
-        return self.next(tx)
 
     def method_send(self, tx, value):
         return self.send(tx, value.realize())

@@ -16,15 +16,12 @@ from .descriptors import type_lookup
 class InstanceDictVariable(VariableTracker):
     """`obj.__dict__`: a view of the attributes that the instance holds; writes are attribute writes."""
 
+    cls = dict
+    has_identity = True
+
     def __init__(self, owner, source=None):
         super().__init__(source)
         self.owner = owner
-
-    def python_type(self):
-        return dict
-
-    def is_immutable(self):
-        return False
 
     def names(self, tx):
         """The attribute names in order, pending writes included; guards the existing ones."""
@@ -127,9 +124,6 @@ class InstanceDictVariable(VariableTracker):
 
     def method___len__(self, tx):
         return tx.build(len(self.names(tx)))
-
-    def truth(self, tx):
-        return bool(self.names(tx))
 
     def iterate(self, tx):
         return self.snapshot(tx).iterate(tx)

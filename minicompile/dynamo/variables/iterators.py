@@ -12,8 +12,8 @@ import gc
 import operator
 import sys
 
-from .. import polyfills
 from ..builder import wraps
+from ..polyfills.iterators import late_iterator
 from ..source import CallSource
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable
@@ -24,14 +24,7 @@ from .objects import UserDefinedObjectVariable
 class IteratorVariable(BuiltinObject):
     """An iterator is its own iterable.  Subclasses implement `advance`: the next tracker, or None at the end."""
 
-    def is_immutable(self):
-        return False
-
-    def truth(self, tx):
-        return True
-
-    def key(self):
-        return self
+    has_identity = True
 
     def iterate(self, tx):
         return self
@@ -41,11 +34,7 @@ class IteratorVariable(BuiltinObject):
         item = self.advance(tx)
         return item if item is not None else tx.raise_observed(StopIteration)
 
-    def method___iter__(self, tx):
-        return self
-
-    def method___next__(self, tx):
-        return self.next(tx)
+    method___iter__, method___next__ = iterate, next
 
     def replay(self, codegen):
         """Nothing to do where all the state is in inner iterators, which are replayed themselves."""
@@ -95,7 +84,7 @@ class ContainerIterator(IteratorVariable):
             return codegen.side_effects.replay_later(self)
         if not self.is_inner:
             unsupported("value across a break", f"an iterator over {self.owner}, which changes after it was made")
-        codegen.push_function(polyfills.late_iterator)
+        codegen.push_function(late_iterator)
         codegen(self.owner)
         for constant in (self.kind, self.backwards, self.position, len(self.owner.items), self.complaint):
             codegen.load_const(constant)

@@ -19,8 +19,7 @@ from .tensor import TensorVariable, graph_call
 class MarkedFunctionVariable(ValueVariable):
     """`value`: the function."""
 
-    def is_immutable(self):
-        return False
+    has_identity = True
 
 
 class DisabledFunctionVariable(MarkedFunctionVariable):

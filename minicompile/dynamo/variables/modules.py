@@ -177,12 +177,11 @@ def wrap_nn_module(output, value, source):
 class LazyModuleVariable(VariableTracker):
     """A module whose first call makes its parameters.  That happens during capture, from the example's shapes."""
 
+    has_identity = True
+
     def __init__(self, cls, value, source):
         super().__init__(source)
         self.cls, self.value = cls, value
-
-    def is_immutable(self):
-        return False
 
     def var_getattr(self, tx, name):
         unsupported("lazy module", f"{self.cls.__name__}.{name} is read before there are parameters")
@@ -236,9 +235,6 @@ class PythonModuleVariable(ValueVariable):
     def var_delattr(self, tx, name):
         self.var_getattr(tx, name)
         self.var_setattr(tx, name, tx.side_effects.DELETED)
-
-    def reconstruct(self, codegen):
-        codegen.load_const(self.value)
 
 
 def keeps_attributes_plainly(cls):

@@ -76,6 +76,8 @@ def number_of(tensor):
 class NumpyArrayVariable(BuiltinObject):
     """`tensor`: the tracker of the tensor with its elements.  is_number: it is a number of numpy's (`np.float64`)."""
 
+    has_identity = True
+
     def __init__(self, tensor, is_number=False, source=None):
         super().__init__(source)
         self.tensor, self.is_number = tensor, is_number
@@ -83,9 +85,6 @@ class NumpyArrayVariable(BuiltinObject):
 
     def python_type(self):
         return self.example().dtype.type if self.is_number else numpy.ndarray
-
-    def is_immutable(self):
-        return False
 
     def example(self):
         """An array (or a number) of the same kind; integers are zeros, so that they are good as indices."""

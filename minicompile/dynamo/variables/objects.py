@@ -20,6 +20,7 @@ from . import descriptors
 from .answers import answered
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
+from .instance_dict import InstanceDictVariable
 from .refusals import refuse_attribute, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
@@ -32,15 +33,11 @@ def placed(value, source):
 class UserDefinedObjectVariable(VariableTracker):
     """An object whose class may be written in Python.  value: the object, or None when capture made it."""
 
+    has_identity = True
+
     def __init__(self, cls, value=None, source=None):
         super().__init__(source)
         self.cls, self.value, self.dict_view = cls, value, None
-
-    def python_type(self):
-        return self.cls
-
-    def is_immutable(self):
-        return False
 
     def has_torch_function(self):
         return type_lookup(self.cls, "__torch_function__") is not None
@@ -128,11 +125,6 @@ class UserDefinedObjectVariable(VariableTracker):
         found = [class_lookup(tx, self.cls, name) for name in ("__hash__", "__eq__")]
         return any(isinstance(f.attribute, types.FunctionType) for f in found)
 
-    def key(self):
-        if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
-            return self  # equal only to itself
-        unsupported("key with its own equality", f"{self}, whose class compares, as a key or set element")
-
     # --- attributes ---------------------------------------------------------------------------------
     def var_getattr(self, tx, name):
         try:
@@ -172,8 +164,6 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def view(self):
         """The tracker of the `__dict__` itself."""
-        from .instance_dict import InstanceDictVariable
-
         if self.dict_view is None:
             self.dict_view = InstanceDictVariable(self, self.source and AttrSource(self.source, "__dict__"))
         return self.dict_view

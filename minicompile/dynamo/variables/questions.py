@@ -18,9 +18,10 @@ from .answers import answered
 from .base import ObservedException, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, guard_mro
+from .exceptions import TracebackVariable
 from .functions import BoundMethodVariable
 from .refusals import refuse
-from .tensor import IdentityKey, TensorVariable
+from .tensor import TensorVariable
 
 HANDLERS = {}
 
@@ -172,7 +173,7 @@ class IdVariable(BuiltinObject):
 
     def key(self):
         known = self.value.is_python_constant()
-        return IdVariable, id(self.value.as_python_constant()) if known else IdentityKey(self.value)
+        return IdVariable, id(self.value.as_python_constant()) if known else self.value
 
     def call_method(self, tx, name, args, kwargs):
         other = args[0].realize() if args else None
@@ -201,8 +202,6 @@ def thread_id(tx):
 @handles(sys.exc_info)
 def exception_info(tx):
     """Of the exception being handled."""
-    from .exceptions import TracebackVariable
-
     current = tx.handled_exception()
     if current is None:
         return tx.build((None, None, None))

@@ -5,21 +5,10 @@ The function is really called, on objects that can as little and whose classes h
 PyTorch has no such file: torch.compile leaves the frame to eager there.  Taught in chapter 06.
 """
 
-import collections
 import operator
 
-from .base import type_name, unsupported
-from .constant import as_observed
+from .base import as_observed, stand_in, unsupported
 from .descriptors import type_lookup
-
-# they say by themselves what they cannot add, or be made of
-OWN_WORDS = (int, str, bytes, bytearray, list, tuple, set, dict, collections.deque)
-
-
-def stand_in(cls, **namespace):
-    """An object that can nothing, of a class with this one's name."""
-    base = next((base for base in OWN_WORDS if issubclass(cls, base)), object)
-    return type(type_name(cls), (base,), {"__slots__": (), **namespace})()
 
 
 def check_index(tx, sequence, index):

@@ -17,7 +17,7 @@ from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
 from .elements import constants, guard_keys, holds_new_keys, next_or_none
-from .tensor import IdentityKey
+from .iterators import KeyedIterator
 from .user_keys import UserKey
 
 
@@ -26,7 +26,7 @@ def hashed_by_address(key):
     if isinstance(key, (tuple, frozenset)):
         return any(map(hashed_by_address, key))
     is_marker = isinstance(key, type) and issubclass(key, VariableTracker)
-    return is_marker or isinstance(key, (VariableTracker, IdentityKey))
+    return is_marker or isinstance(key, VariableTracker)
 
 
 class SetVariable(BuiltinObject):
@@ -34,6 +34,8 @@ class SetVariable(BuiltinObject):
 
     existing: the set that exists, until it changes: `items` are in its order then.
     """
+
+    has_identity = True
 
     def __init__(self, items, source=None, cls=set, real=None, existing=None):
         super().__init__(source)
@@ -68,9 +70,6 @@ class SetVariable(BuiltinObject):
         if self.existing is not None:
             self.real, self.existing, self.order_known = set(self.real), None, False
 
-    def is_immutable(self):
-        return False
-
     def as_python_constant(self):
         return self.cls(constants(self, self.items.values()))
 
@@ -91,13 +90,10 @@ class SetVariable(BuiltinObject):
         gone = [item for key, item in before.items() if now.get(key) is not item]
         return gone, [item for key, item in now.items() if before.get(key) is not item]
 
-    def truth(self, tx):
-        return bool(self.items)
-
     def iterate(self, tx):
-        from .iterators import KeyedIterator
-
         return KeyedIterator(tx, self, "elements")
+
+    method___iter__ = iterate
 
     def unpack(self, tx):
         return list(self.in_order().values())
@@ -112,9 +108,6 @@ class SetVariable(BuiltinObject):
     # --- looking ------------------------------------------------------------------------------------
     def method___len__(self, tx):
         return ConstantVariable(len(self.items))
-
-    def method___iter__(self, tx):
-        return self.iterate(tx)
 
     def method___contains__(self, tx, item):
         item = item.builtin_part(tx)

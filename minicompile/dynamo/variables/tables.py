@@ -23,7 +23,7 @@ import typing
 import unicodedata
 
 from .. import polyfills
-from ..polyfills import caches, text
+from ..polyfills import caches, iterators, text
 
 POLYFILLS = {
     functools.reduce: polyfills.reduce,
@@ -37,10 +37,10 @@ POLYFILLS = {
     operator.countOf: polyfills.countOf,
     operator.indexOf: polyfills.indexOf,
     collections._count_elements: polyfills.count_elements,
-    itertools.chain.from_iterable: polyfills.chain_from_iterable,
-    itertools._tee: polyfills.iterators._Tee,
+    itertools.chain.from_iterable: iterators.chain_from_iterable,
+    itertools._tee: iterators._Tee,
     **{
-        getattr(itertools, name): getattr(polyfills, name)
+        getattr(itertools, name): getattr(iterators, name)
         for name in "count repeat cycle chain islice takewhile dropwhile filterfalse compress starmap accumulate "
         "pairwise batched zip_longest groupby tee".split()
         if hasattr(itertools, name)

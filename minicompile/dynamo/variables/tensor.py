@@ -23,7 +23,9 @@ from ..polyfills import tensors
 from ..source import AttrSource, CallSource, ConstantSource
 from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, type_lookup
+from .functions import BuiltinMethodVariable
 from .overrides import dispatch, is_overridden
+from .symbolic import SymNodeVariable
 from .tables import BREAKING_METHODS
 from .tensor_state import (
     MEMORY_METHODS,
@@ -44,21 +46,17 @@ PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 class TensorVariable(VariableTracker):
     """node: the FX node that computes it; fake: its metadata.  In-place operations change the fake, not the tracker."""
 
+    has_identity = True
+
     def __init__(self, node, fake, source=None, cls=torch.Tensor):
         super().__init__(source)
         self.node, self.fake, self.cls = node, fake, cls
 
-    def python_type(self):
-        return self.cls
-
     def as_proxy(self):
         return self.node
 
-    def is_immutable(self):
-        return False
-
     def key(self):
-        return IdentityKey(self)
+        return self
 
     def truth(self, tx):
         if is_overridden(tx, self):
@@ -97,8 +95,6 @@ class TensorVariable(VariableTracker):
         if name == "grad_fn" and (not self.fake.requires_grad or self.source is None and self.fake.is_leaf):
             return tx.build(None)
         if callable(getattr(torch.Tensor, name, None)):
-            from .functions import BuiltinMethodVariable
-
             return self.own_attribute(tx, name) or BuiltinMethodVariable(self, name)
         if not hasattr(torch.Tensor, name):
             own = self.own_attribute(tx, name)
@@ -260,21 +256,6 @@ class TensorVariable(VariableTracker):
         return f"TensorVariable({self.node.name}: {str(self.fake.dtype)[6:]}{list(self.fake.shape)})"
 
 
-class IdentityKey:
-    """A dict key for objects that hash by identity: equal when it is the same tracker."""
-
-    __slots__ = ("tracker",)
-
-    def __init__(self, tracker):
-        self.tracker = tracker
-
-    def __eq__(self, other):
-        return isinstance(other, IdentityKey) and self.tracker is other.tracker
-
-    def __hash__(self):
-        return id(self.tracker)
-
-
 CONSTANT_ATTRIBUTES = {
     "shape": lambda t: t.shape,
     "dtype": lambda t: t.dtype,
@@ -392,7 +373,5 @@ def wrap_result(tx, node, result, known=()):
 
         return GraphValueVariable(node)
     if is_symbolic(result):
-        from .symbolic import SymNodeVariable
-
         return SymNodeVariable(tx.output, node, result)
     return tx.build(result)

@@ -57,7 +57,7 @@ class TensorSubclassVariable(TensorVariable):
         if self.source is None:
             return None
         if name in tx.output.input_value(self).__dict__:
-            return self.user_attribute(tx, name)
+            return self.own_attribute(tx, name)
         tx.guard("lacks_attribute", self.source, name)
         return None
 

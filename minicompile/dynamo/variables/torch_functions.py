@@ -62,12 +62,6 @@ def is_graph_function(value):
 class TorchFunctionVariable(ValueVariable):
     """A function of torch whose call is a graph node, or has a row in HANDLERS."""
 
-    def is_immutable(self):
-        return True
-
-    def key(self):
-        return self.value
-
     def call_function(self, tx, args, kwargs):
         args = [a.realize() for a in args]
         kwargs = {k: v.realize() for k, v in kwargs.items()}

@@ -12,11 +12,12 @@ import torch
 
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
-from .base import unsupported
+from .base import ValueVariable, unsupported
 from .constant import NONE, BuiltinObject, ConstantItems, ConstantVariable, boolean
 from .containers import LARGEST, ListVariable, Sequence, wrap_items
 from .descriptors import class_lookup, descriptor_get
 from .elements import constants, elements, plain
+from .iterators import SequenceIterator
 from .refusals import check_index
 
 
@@ -78,14 +79,12 @@ class SizeVariable(TupleVariable):
 class SliceVariable(BuiltinObject):
     """`items`: the trackers of start, stop and step."""
 
+    has_identity = True
     cls = slice
 
     def __init__(self, items, source=None):
         super().__init__(source)
         self.items = items
-
-    def is_immutable(self):
-        return False  # its parts may be anything
 
     def as_python_constant(self):
         return slice(*(item.as_python_constant() for item in self.items))
@@ -115,27 +114,24 @@ class SliceVariable(BuiltinObject):
         codegen.build_slice(3)
 
 
-class RangeVariable(BuiltinObject):
+class RangeVariable(ValueVariable, BuiltinObject):
     """A range with known bounds."""
 
     cls = range
 
     def __init__(self, value, source=None):
-        super().__init__(source)
-        self.value, self.items = value, ConstantItems(value)
+        super().__init__(value, source)
+        self.items = ConstantItems(value)
 
     def empty(self):
         return range(0)
 
-    def as_python_constant(self):
-        return self.value
-
     def iterate(self, tx):
-        from .iterators import SequenceIterator
-
         if abs(self.value.stop) > sys.maxsize or abs(self.value.start) > sys.maxsize:
             unsupported("large container", f"iterating over {self.value}")
         return SequenceIterator(self)
+
+    method___iter__ = iterate
 
     def unpack(self, tx):
         if len(self.value) > LARGEST:
@@ -157,9 +153,6 @@ class RangeVariable(BuiltinObject):
     def method___getitem__(self, tx, index):
         check_index(tx, self, index)
         return tx.fold(operator.getitem, [self, ConstantVariable(plain(tx, index))], {})
-
-    def method___iter__(self, tx):
-        return self.iterate(tx)
 
     def method___reversed__(self, tx):
         return RangeVariable(self.value[::-1]).iterate(tx)

@@ -26,15 +26,9 @@ class VaryingVariable(VariableTracker):
         super().__init__(source)
         self.cls = cls
 
-    def python_type(self):
-        return self.cls
-
     def is_immutable(self):
         """Two of them may be one object: nothing that would show it is captured."""
         return True
-
-    def is_python_constant(self):
-        return False
 
     def call_method(self, tx, name, args, kwargs):
         unsupported("value that varies in a loop", f"`{name}` of {self.source.name}, which is another at each break")
