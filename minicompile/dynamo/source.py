@@ -236,6 +236,13 @@ def argument_name(local):
     return "local_" + re.sub(r"\W", lambda match: f"_{ord(match.group())}_", local)
 
 
+def root_of(source):
+    """The first source of the path."""
+    while source.parent is not None:
+        source = source.parent
+    return source
+
+
 def path_of(source):
     """The source and all that it is read through."""
     while source is not None:
