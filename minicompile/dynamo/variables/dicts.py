@@ -18,6 +18,7 @@ from .descriptors import class_lookup, type_lookup
 from .dict_views import DictView
 from .elements import (
     SPELLED,
+    UserKey,
     constants,
     contains_itself,
     element_source,
@@ -33,7 +34,6 @@ from .elements import (
 from .iterators import KeyedIterator
 from .objects import UserDefinedObjectVariable
 from .refusals import is_iterable
-from .user_keys import UserKey
 
 
 def hashable(tx, variable):

@@ -2,14 +2,15 @@
 
 Goes in: trackers.  Comes out: Python values that C code can work with.  `Element` is the trick that keeps this short:
 it compares as the tracked value would, so that CPython's own `index`, `sort`, `min` and `max` run on trackers, in its
-order of comparisons and with its errors.  Mirrors parts of `torch/_dynamo/variables/lists.py`.  Taught in chapter 06.
+order of comparisons and with its errors; `UserKey` does the same for the keys of dicts and sets.
+Mirrors parts of `torch/_dynamo/variables/lists.py` and `HashableTracker` of `dicts.py`.  Taught in chapter 06.
 """
 
 import operator
 
 from ..guard_checks import KeyOfType
 from ..source import CallSource, ItemSource
-from .base import NotConstant, ObservedException, unsupported
+from .base import NotConstant, ObservedException, VariableTracker, unsupported
 from .constant import FALSE, NONE, ConstantVariable
 from .descriptors import type_lookup
 
@@ -164,3 +165,39 @@ def next_or_none(tx, iterator):
         if tx.exception_matches(stop, StopIteration):
             return None
         raise
+
+
+class UserKey:
+    """A dict key whose class defines `__hash__` or `__eq__` in Python: both are inlined when the dict asks."""
+
+    def __init__(self, tx, variable):
+        self.tx, self.variable = tx, variable
+        self.hash = self.ask(lambda: tx.call(hash, variable).as_python_constant())
+        self.attributes = dict(tx.side_effects.pending_attributes(variable))
+
+    def __hash__(self):
+        return self.hash
+
+    def __eq__(self, other):
+        """other: also what stands for an object that is equal only to itself, or a constant of the same hash."""
+        if isinstance(other, UserKey):
+            other = other.variable
+        elif not isinstance(other, VariableTracker):
+            other = self.tx.build(other)
+        return self.variable is other or self.ask(lambda: self.tx.equals(self.variable, other))
+
+    def ask(self, question):
+        """The code that makes the container anew asks again: no harm where the answer is a matter of the key alone."""
+        effects = self.tx.side_effects
+        before, answer = effects.activity, question()
+        if effects.activity != before:
+            self.refuse("compares by code that changes something, or looks at what was changed")
+        return answer
+
+    def check_unchanged(self):
+        """Before it is put into a container anew."""
+        if self.attributes != self.tx.side_effects.pending_attributes(self.variable):
+            self.refuse("was changed when it was a key already")
+
+    def refuse(self, reason):
+        unsupported("key with its own equality", f"{self.variable}, which {reason}")

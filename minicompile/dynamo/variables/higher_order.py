@@ -1,4 +1,4 @@
-"""Functions of torch that take a function and run it in their own way: torch.func's transforms and checkpoint.
+"""Functions of torch that take functions: torch.func's transforms, checkpoint, and torch.cond.
 
 Goes in: such a call.  Comes out: one node of the graph, which calls the same function of torch with a nested graph in
 place of the user's function.  A transform itself runs for real, on fake tensors: when it calls its function, that one
@@ -27,6 +27,7 @@ from ..nested_graphs import (
     version_of,
 )
 from .base import VariableTracker, unsupported
+from .constant import ConstantVariable
 from .tensor import TensorVariable, graph_call, operator_raised, wrap_result
 
 
@@ -72,6 +73,19 @@ class Body:
         if isinstance(value, dict):
             return self.tx.build_dict({key: self.argument(nested, item) for key, item in value.items()})
         return self.tx.build(value)
+
+
+def capture_pure(tx, function, args, kwargs, complaint):
+    """(the nested graph of a call, the nodes of its result), where the call computes tensors and changes nothing."""
+    output = tx.output
+    effects, versions = effects_of(output), tensor_versions(output)
+    with nested_graph(output) as nested:
+        results = function.realize().call_function(tx, list(args), kwargs).realize().as_proxy()
+        results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
+    written = [n for n in nested.lifted if version_of(n) != versions.get(n, 0)]
+    if written or changed_since(output, effects):
+        unsupported("function with a graph of its own", complaint)
+    return nested, results
 
 
 class GraphValueVariable(VariableTracker):
@@ -127,6 +141,9 @@ def captured(transform):
 
 
 # --- checkpoint -----------------------------------------------------------------------------------------
+CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+
+
 def call_checkpoint(tx, function, *args, **kwargs):
     """A node that calls the same `checkpoint` on a nested graph; where no gradient is wanted, only the function."""
     options = {name: kwargs.pop(name) for name in CHECKPOINT_OPTIONS if name in kwargs}
@@ -136,15 +153,9 @@ def call_checkpoint(tx, function, *args, **kwargs):
     tensors = [arg for arg in (a.realize() for a in args) if isinstance(arg, TensorVariable)]
     if "context_fn" in options or reentrant and (kwargs or not any(t.fake.requires_grad for t in tensors)):
         unsupported("function with a graph of its own", "checkpoint decides at run time what this call does")
-    output = tx.output
-    effects, versions = effects_of(output), tensor_versions(output)
-    with nested_graph(output) as nested:
-        results = function.realize().call_function(tx, list(args), kwargs).realize().as_proxy()
-        results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
-    written = [n for n in nested.lifted if version_of(n) != versions.get(n, 0)]
-    if written or changed_since(output, effects):
-        unsupported("function with a graph of its own", "checkpoint runs twice what changes something outside")
-    body = attach(output, nested.close(results, "checkpoint_body"), "checkpoint_body")
+    complaint = "checkpoint runs twice what changes something outside"
+    nested, results = capture_pure(tx, function, args, kwargs, complaint)
+    body = attach(tx.output, nested.close(results, "checkpoint_body"), "checkpoint_body")
     return graph_call(tx, checkpoint, [GraphValueVariable(node) for node in (body, *nested.lifted)], options)
 
 
@@ -176,9 +187,83 @@ class HookHandleVariable(GraphValueVariable):
         return tx.build(None)
 
 
-CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+# --- torch.cond: a node that runs one of two nested graphs ------------------------------------------------
+class AllDifferentiable(torch.autograd.Function):
+    """Results of one branch that depend on all that either takes: what this one leaves out has a gradient of zeros."""
+
+    @staticmethod
+    def forward(ctx, count, *values):
+        ctx.count, ctx.inputs = count, [torch.empty_like(value, device="meta") for value in values[count:]]
+        ctx.devices = [value.device for value in values[count:]]
+        return tuple(value.view_as(value) for value in values[:count])
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        zeros = [torch.zeros_like(like, device=device) for like, device in zip(ctx.inputs, ctx.devices)]
+        return None, *gradients, *zeros
+
+
+def run_branch(predicate, true_body, true_inputs, false_body, false_inputs):
+    """As the graph calls it."""
+    results = true_body(*true_inputs) if predicate else false_body(*false_inputs)
+    return with_gradients(results, (true_inputs, false_inputs))
+
+
+def with_gradients(results, inputs):
+    wanted = list({id(leaf): leaf for leaf in leaves_of(inputs) if leaf.requires_grad}.values())
+    leaves, structure = pytree.tree_flatten(results)
+    if not wanted or not torch.is_grad_enabled():
+        return results
+    return pytree.tree_unflatten(AllDifferentiable.apply(len(leaves), *leaves, *wanted), structure)
+
+
+def call_cond(tx, pred, true_fn, false_fn, operands=None):
+    pred, operands = pred.realize(), [] if operands is None else operands.unpack(tx)
+    if isinstance(pred, ConstantVariable):
+        return (true_fn if tx.truth(pred) else false_fn).realize().call_function(tx, operands, {})
+    if not isinstance(pred, TensorVariable) or pred.fake.numel() != 1:
+        unsupported("function with a graph of its own", f"torch.cond of {pred}")
+    branches = [
+        capture_branch(tx, function, operands, word) for function, word in ((true_fn, "true"), (false_fn, "false"))
+    ]
+    (true_results, *true_parts), (false_results, *false_parts) = branches
+    if described(true_results) != described(false_results):
+        unsupported("function with a graph of its own", "the branches of torch.cond give different kinds of tensors")
+    inputs = true_parts[1], false_parts[1]
+    with tx.output.fake_mode:
+        fresh = pytree.tree_map(
+            lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device), true_results
+        )
+        result = with_gradients(fresh, example_values(inputs))
+    node = tx.output.create_node("call_function", run_branch, (pred.node, *true_parts, *false_parts))
+    node.meta["example_value"] = result
+    return wrap_result(tx, node, result)
+
+
+def described(results):
+    """What both branches must have in common."""
+    leaves, structure = pytree.tree_flatten(results)
+    return structure, [(t.shape, t.stride(), t.dtype, t.device) for t in leaves]
+
+
+def capture_branch(tx, function, operands, word):
+    """(example results, node of the nested graph, nodes of what it takes)."""
+    complaint = "a branch of torch.cond changes something outside of it"
+    nested, results = capture_pure(tx, function, operands, {}, complaint)
+    values = pytree.tree_leaves(example_values(results))
+    if not all(isinstance(value, torch.Tensor) for value in values):
+        unsupported("function with a graph of its own", "a branch of torch.cond returns something else than tensors")
+    lifted = [n.meta["example_value"] for n in nested.lifted]
+    storages = {value.untyped_storage()._cdata for value in lifted if isinstance(value, torch.Tensor)}
+    if any(value.untyped_storage()._cdata in storages for value in values):
+        unsupported("function with a graph of its own", "a branch of torch.cond returns what it was given")
+    body = attach(tx.output, nested.close(results, f"{word}_branch"), f"{word}_branch")
+    return example_values(results), body, tuple(nested.lifted)
+
+
 HANDLERS = {
     checkpoint: call_checkpoint,
+    torch.cond: call_cond,
     **{
         transform: captured(transform)
         for transform in (

@@ -16,9 +16,8 @@ from ..source import CallSource, ItemSource
 from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
-from .elements import constants, guard_keys, holds_new_keys, next_or_none
+from .elements import UserKey, constants, guard_keys, holds_new_keys, next_or_none
 from .iterators import KeyedIterator
-from .user_keys import UserKey
 
 
 def hashed_by_address(key):
