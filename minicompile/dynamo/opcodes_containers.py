@@ -6,11 +6,11 @@ Mirrors `torch/_dynamo/symbolic_convert.py` (BUILD_LIST, UNPACK_SEQUENCE).  Taug
 
 import itertools
 
-from .variables import text
 from .variables.base import VariableTracker, type_name
 from .variables.descriptors import class_lookup
 from .variables.elements import next_or_none
 from .variables.refusals import function_text, is_iterable
+from .variables.tensor_state import join_strings
 
 
 def build_container(make):
@@ -38,7 +38,7 @@ class ContainerOpcodes:
     BUILD_LIST = build_container(lambda self, items: self.build_list(items))
     BUILD_SET = build_container(lambda self, items: self.call(set, self.build_tuple(items)))
     BUILD_SLICE = build_container(lambda self, items: self.call(slice, *items))
-    BUILD_STRING = build_container(lambda self, items: text.join(self, [item.realize() for item in items]))
+    BUILD_STRING = build_container(lambda self, items: join_strings(self, [item.realize() for item in items]))
 
     def BUILD_MAP(self, instruction):
         items = self.pop_lazies(2 * instruction.arg)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minicompile.dynamo.bytecode import ExceptionHandler, Instruction, assemble, decode
 from minicompile.dynamo.bytecode_analysis import live_sets, stack_depths
-from minicompile.dynamo.bytecode_tables import encode_locations
+from minicompile.dynamo.bytecode import encode_locations
 
 
 # ---- building blocks ------------------------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ from .tensor_state import (
     answer_of_memory,
     as_inference_tensor,
     fits_as_gradient,
+    format_number,
     write_data,
 )
-from .text import format_number
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda entry: record.current() is None)

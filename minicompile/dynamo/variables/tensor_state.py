@@ -1,9 +1,11 @@
-"""What a tensor is beside elements and metadata: its gradient, how often it was written, `.data = ...`, its memory.
+"""What a tensor is beside elements and metadata: its gradient, how often it was written, `.data = ...`, its memory, and
+the text of a number that it holds.
 
-Goes in: reads and writes of `.grad`, `._version` and `.data`; `x.is_pinned()` and its like.  Comes out: the tensor's
-gradient as an input of its own; the version as a symbolic number, so that it is no guard; an exchange of the memory as
-a node of the graph; answers of the real tensor, guarded.
-Mirrors parts of `torch/_dynamo/variables/tensor.py`.  Taught in chapter 06.
+Goes in: reads and writes of `.grad`, `._version` and `.data`; `x.is_pinned()` and its like; `f"loss {loss:.3f}"`.
+Comes out: the tensor's gradient as an input of its own; the version as a symbolic number, so that it is no guard; an
+exchange of the memory as a node of the graph; answers of the real tensor, guarded; a str that is put together when the
+graph has run, and of which nothing is known yet.
+Mirrors parts of `torch/_dynamo/variables/tensor.py` and StringFormatVariable of `misc.py`.  Taught in chapter 06.
 """
 
 import operator
@@ -14,6 +16,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from ..break_kinds import break_error
 from ..source import AttrSource, CallSource
 from .base import unsupported
+from .constant import ConstantVariable
+from .varying import VaryingVariable
 
 
 def read_gradient(tx, tensor):
@@ -94,3 +98,61 @@ def answer_of_memory(tx, tensor, name):
         value = method(tx.output.input_value(tensor))
     tx.guard("equals", CallSource(tensor.source, method), value)
     return tx.build(value)
+
+
+class TextVariable(VaryingVariable):
+    """parts: strings, and (tensor as it was when it was formatted, format)."""
+
+    def __init__(self, parts):
+        super().__init__(str, None)
+        self.parts = parts
+
+    def call_method(self, tx, name, args, kwargs):
+        unsupported("tensor printed", f"`{name}` of a string with the value of a tensor in it")
+
+    def children(self):
+        return [part[0] for part in self.parts if not isinstance(part, str)]
+
+    def reconstruct(self, codegen):
+        codegen.push_function("".join)
+        for part in self.parts:
+            if isinstance(part, str):
+                codegen.load_const(part)
+            else:
+                codegen.push_function(format)
+                codegen(part[0])
+                codegen.load_const(part[1])
+                codegen.call_function(2)
+        codegen.build_list(len(self.parts))
+        codegen.call_function(1)
+
+    def __repr__(self):
+        return "TextVariable()"
+
+
+def format_number(tx, tensor, spec):
+    """`format(tensor, spec)` of a tensor of no dimensions, whose value may change before the string is made."""
+    try:
+        format(python_number(tensor.fake), spec)
+    except ValueError as error:
+        tx.raise_observed(ValueError, str(error))
+    copied = tensor.call_method(tx, "detach", [], {}).call_method(tx, "clone", [], {})
+    return TextVariable([(copied, spec)])
+
+
+def python_number(fake):
+    if fake.is_complex():
+        return 0j
+    if fake.is_floating_point():
+        return 0.0
+    return False if fake.dtype == torch.bool else 0
+
+
+def join_strings(tx, items):
+    """BUILD_STRING."""
+    parts = []
+    for item in items:
+        parts += item.parts if isinstance(item, TextVariable) else [item.as_python_constant()]
+    if all(isinstance(part, str) for part in parts):
+        return ConstantVariable("".join(parts))
+    return TextVariable(parts)
