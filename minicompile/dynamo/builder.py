@@ -44,6 +44,16 @@ def wraps_if(predicate, order=50):
     return register
 
 
+def guarded(kind, variable_class):
+    """A wrapper that guards the value itself ("is" or "equals") and makes a tracker of this class of it."""
+
+    def wrapper(output, value, source):
+        output.guard(kind, source, value)
+        return variable_class(value, source)
+
+    return wrapper
+
+
 def load_all():
     """Import every file of `variables/` once, so that each family has registered its wrappers."""
     for module in pkgutil.iter_modules(variables.__path__):

@@ -258,6 +258,7 @@ def _stack_size(instructions, index, flags):
     return deepest
 
 
+# ---- side tables: see CPython's Objects/locations.md and Objects/exception_handling_notes.txt -----------------------
 NO_LOCATION, NO_COLUMNS, LONG, ONE_LINE = 15, 13, 14, 10  # entry kinds of the line table; 0 to 9 are the short forms
 
 

@@ -13,7 +13,7 @@ import types
 
 import torch
 
-from ..builder import wraps, wraps_if
+from ..builder import guarded, wraps, wraps_if
 from ..polyfills import overrides as overriding
 from ..polyfills import tensors
 from ..source import AttrSource
@@ -165,12 +165,6 @@ def wrap_bound(output, value, source):
     return BuiltinMethodVariable(owner.realize(), value.__name__, source)
 
 
-@wraps(operator.itemgetter, operator.attrgetter, operator.methodcaller)
-def wrap_getter(output, value, source):
-    output.guard("is", source, value)
-    return GetterVariable(value, source)
-
-
 class MadeGetterVariable(VariableTracker):
     """`operator.itemgetter(...)` made by the program; what it does stands in its polyfill."""
 
@@ -200,7 +194,8 @@ def make_getter(cls):
     return handler
 
 
-HANDLERS.update((cls, make_getter(cls)) for cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller))
+GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+HANDLERS.update((cls, make_getter(cls)) for cls in GETTERS)
 
 
 class GetterVariable(BuiltinVariable):
@@ -209,3 +204,6 @@ class GetterVariable(BuiltinVariable):
     def call_function(self, tx, args, kwargs):
         cls, arguments = self.value.__reduce__()[:2]
         return tx.call(cls, *map(tx.build, arguments)).call_function(tx, args, kwargs)
+
+
+wraps(*GETTERS)(guarded("is", GetterVariable))

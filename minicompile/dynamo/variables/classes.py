@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from .. import polyfills
-from ..builder import WRAPPERS, wraps_if
+from ..builder import WRAPPERS, guarded, wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
 from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
 from .answers import answered
@@ -223,17 +223,12 @@ class NewVariable(ValueVariable):
         return new_object(tx, self.value.__self__, cls, list(args[1:]), kwargs)
 
 
-@wraps_if(
-    lambda value: (
-        issubclass(type(value), types.BuiltinFunctionType)
-        and isinstance(value.__self__, type)
-        and value.__name__ == "__new__"
-    ),
-    order=10,
-)
-def wrap_new(output, value, source):
-    output.guard("is", source, value)
-    return NewVariable(value, source)
+def is_new(value):
+    is_method = issubclass(type(value), types.BuiltinFunctionType) and isinstance(value.__self__, type)
+    return is_method and value.__name__ == "__new__"
+
+
+wraps_if(is_new, order=10)(guarded("is", NewVariable))
 
 
 def new_object(tx, base, cls, args, kwargs):

@@ -19,7 +19,7 @@ import typing
 import torch
 from torch.torch_version import TorchVersion
 
-from ..builder import wraps, wraps_if
+from ..builder import guarded, wraps, wraps_if
 from ..polyfills import text
 from .base import ObservedException, ValueVariable, VariableTracker, as_observed, stand_in, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_lookup
@@ -302,11 +302,9 @@ def wrap_number(output, value, source):
     return wrap_constant(output, value, source)
 
 
-@wraps(complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
-@wraps(torch.dtype, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)
-def wrap_constant(output, value, source):
-    output.guard("equals", source, value)
-    return ConstantVariable(value, source)
+wrap_constant = guarded("equals", ConstantVariable)
+wraps(complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))(wrap_constant)
+wraps(torch.dtype, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, re.Pattern)(wrap_constant)
 
 
 # Enum members, and `list[int]`, `int | None`, `Optional[T]` and their like, which only annotations and isinstance use.
@@ -321,8 +319,5 @@ def is_pybind_enum(value):
 wraps_if(is_pybind_enum, order=10)(wrap_constant)
 
 
-@wraps(re.Match, types.CodeType)
-@wraps_if(lambda value: issubclass(type(value), SINGLETONS), order=10)
-def wrap_singleton(output, value, source):
-    output.guard("is", source, value)
-    return ConstantVariable(value, source)
+wrap_singleton = wraps(re.Match, types.CodeType)(guarded("is", ConstantVariable))
+wraps_if(lambda value: issubclass(type(value), SINGLETONS), order=10)(wrap_singleton)

@@ -12,7 +12,7 @@ import collections
 import functools
 import types
 
-from ..builder import wraps_if
+from ..builder import guarded, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, as_observed, can_change, stand_in, unsupported
 
@@ -335,7 +335,5 @@ class MethodDescriptorVariable(ValueVariable):
         return instance.call_method(tx, self.value.__name__, list(args[1:]), kwargs)
 
 
-@wraps_if(lambda value: issubclass(type(value), (types.MethodDescriptorType, types.WrapperDescriptorType)))
-def wrap_method_descriptor(output, value, source):
-    output.guard("is", source, value)
-    return MethodDescriptorVariable(value, source)
+UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType)
+wraps_if(lambda value: issubclass(type(value), UNBOUND))(guarded("is", MethodDescriptorVariable))

@@ -12,7 +12,7 @@ import logging
 import sys
 import types
 
-from ..builder import wraps
+from ..builder import guarded, wraps
 from ..source import AttrSource, CallSource, ConstantSource
 from .base import ValueVariable, VariableTracker, unsupported
 from .builtins import HANDLERS
@@ -187,7 +187,4 @@ def shared_state(function):
             yield value
 
 
-@wraps(functools._lru_cache_wrapper)
-def wrap_cached_function(output, value, source):
-    output.guard("is", source, value)
-    return CachedFunctionVariable(value, source)
+wraps(functools._lru_cache_wrapper)(guarded("is", CachedFunctionVariable))

@@ -8,7 +8,7 @@ Mirrors `torch/_dynamo/variables/functions.py` (SkipFunctionVariable) and `decor
 
 import sys
 
-from ..builder import wraps_if
+from ..builder import guarded, wraps_if
 from ..decorators import ALLOWED
 from ..skip_files import TORCH_FOLDER
 from ..source import ConstantSource
@@ -111,8 +111,4 @@ def wrap_marked(output, value, source):
     return found(value, source)
 
 
-@wraps_if(is_allowed, order=6)
-def wrap_allowed(output, value, source):
-    """A class, or a function written in C."""
-    output.guard("is", source, value)
-    return AllowedFunctionVariable(value, source)
+wraps_if(is_allowed, order=6)(guarded("is", AllowedFunctionVariable))  # a class, or a function written in C

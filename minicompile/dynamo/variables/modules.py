@@ -12,7 +12,7 @@ import types
 
 from torch import nn
 
-from ..builder import wraps, wraps_if
+from ..builder import guarded, wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
 from ..source import AttrSource, CallSource, ConstantSource, ModuleAttrSource, ModuleEntrySource
@@ -243,8 +243,8 @@ def keeps_attributes_plainly(cls):
     return all(type_lookup(cls, name).owner in (types.ModuleType, object) for name in names)
 
 
-@wraps(types.ModuleType)
-@wraps_if(lambda value: issubclass(type(value), types.ModuleType) and keeps_attributes_plainly(type(value)), order=40)
-def wrap_python_module(output, value, source):
-    output.guard("is", source, value)
-    return PythonModuleVariable(value, source)
+def is_plain_module(value):
+    return issubclass(type(value), types.ModuleType) and keeps_attributes_plainly(type(value))
+
+
+wraps_if(is_plain_module, order=40)(wraps(types.ModuleType)(guarded("is", PythonModuleVariable)))

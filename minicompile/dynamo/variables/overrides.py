@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
-from ..builder import wraps
+from ..builder import guarded, wraps
 from ..guard_checks import ambient_state
 from ..polyfills import overrides
 from ..source import CallSource, ConstantSource
@@ -217,10 +217,7 @@ class DeviceVariable(ConstantVariable):
         return tx.inline(block, [self, *args]) if block is not None else super().call_method(tx, name, args, kwargs)
 
 
-@wraps(torch.device)
-def wrap_device(output, value, source):
-    output.guard("equals", source, value)
-    return DeviceVariable(value, source)
+wraps(torch.device)(guarded("equals", DeviceVariable))
 
 
 HANDLERS = {

@@ -14,7 +14,7 @@ import types
 import torch
 import torch.nn.functional as F
 
-from ..builder import wraps_if
+from ..builder import guarded, wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
 from . import data_numbers, numpy_arrays, overrides
@@ -345,9 +345,7 @@ def is_tracked(value):
     return value in ALWAYS_TRACKED or is_graph_function(value)
 
 
-def wrap_torch_function(output, value, source):
-    output.guard("is", source, value)
-    return TorchFunctionVariable(value, source)
+wrap_torch_function = guarded("is", TorchFunctionVariable)
 
 
 class TensorMethodVariable(TorchFunctionVariable):
@@ -366,10 +364,5 @@ def _is_tensor_method(value):
     return False
 
 
-def wrap_tensor_method(output, value, source):
-    output.guard("is", source, value)
-    return TensorMethodVariable(value, source)
-
-
 wraps_if(is_tracked, order=1)(wrap_torch_function)
-wraps_if(_is_tensor_method, order=2)(wrap_tensor_method)
+wraps_if(_is_tensor_method, order=2)(guarded("is", TensorMethodVariable))
