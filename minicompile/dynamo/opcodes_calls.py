@@ -1,12 +1,15 @@
-"""The opcodes that call functions and make them.
+"""The opcodes that call functions and make them, and how a call's arguments become the locals of the callee's frame.
 
-Goes in: an `Instruction`.  Comes out: the tracker of a result, or of a new function.
-Mirrors `torch/_dynamo/symbolic_convert.py` (CALL, MAKE_FUNCTION).  Taught in chapter 03.
+Goes in: an `Instruction`; a code object, trackers of arguments and defaults.  Comes out: the tracker of a result, or of
+a new function; locals by name, or the TypeError that CPython raises.
+Mirrors `torch/_dynamo/symbolic_convert.py` (CALL, MAKE_FUNCTION) and `bind_args` in `variables/functions.py` there.
+Taught in chapter 03.
 """
 
 import builtins
+import inspect
 
-from .variables.base import type_name
+from .variables.base import as_observed, type_name
 from .variables.functions import NestedFunctionVariable
 from .variables.refusals import function_text, is_iterable
 
@@ -64,3 +67,44 @@ class CallOpcodes:
 
     def LOAD_BUILD_CLASS(self, instruction):
         self.push(self.build(builtins.__build_class__))
+
+
+def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
+    """The callee's locals by name, as CPython binds them; a wrong call is an observed TypeError with CPython's text."""
+    positional = list(code.co_varnames[: code.co_argcount])
+    keyword_only = list(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
+    star = rest[0] if code.co_flags & inspect.CO_VARARGS else None
+    double_star = rest[bool(star)] if code.co_flags & inspect.CO_VARKEYWORDS else None
+    bound, surplus = dict(zip(positional, args)), {}
+    wrong = len(args) > len(positional) and not star
+    for key, value in kwargs.items():
+        if key in keyword_only or key in positional[code.co_posonlyargcount :]:
+            wrong |= key in bound
+            bound[key] = value
+        else:
+            wrong |= not double_star
+            surplus[key] = value
+    optional = dict(zip(positional[len(positional) - len(defaults) :], defaults)) | kw_defaults
+    bound = optional | bound
+    if wrong or not all(key in bound for key in (*positional, *keyword_only)):
+        complain(tx, name, code, optional, args, kwargs)
+    if star:
+        bound[star] = tx.build_tuple(args[len(positional) :])
+    if double_star:
+        bound[double_star] = tx.build_dict(surplus)
+    return bound
+
+
+def complain(tx, name, code, optional, args, kwargs):
+    """CPython's own words about a wrong call, said of a function with the same parameters."""
+    count = code.co_argcount
+    names = [key + "=None" * (key in optional) for key in code.co_varnames[: count + code.co_kwonlyargcount]]
+    star = ["*rest"] if code.co_flags & inspect.CO_VARARGS else ["*"] * bool(code.co_kwonlyargcount)
+    double_star = ["**others"] * bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    only = ["/"] * bool(code.co_posonlyargcount)
+    parts = [*names[: code.co_posonlyargcount], *only, *names[code.co_posonlyargcount : count]]
+    function = eval(f"lambda {', '.join([*parts, *star, *names[count:], *double_star])}: None")
+    function.__qualname__ = name
+    with as_observed(tx):
+        function(*[None] * len(args), **dict.fromkeys(kwargs))

@@ -16,13 +16,13 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .. import config, errors
 from . import polyfills
-from .arguments import bind_arguments
 from .break_kinds import break_error
 from .bytecode import decode
 from .code_table import CodeTable
 from .lifetimes import StackArguments
 from .nested_breaks import breaking_frame, frames_down_to
 from .opcodes import Opcodes
+from .opcodes_calls import bind_arguments
 from .source import AttrSource, CellSource, FunctionSource, ItemSource, LocalSource
 from .translator_services import TranslatorServices
 from .variables.base import LazyVariable, ObservedException, unsupported

@@ -174,7 +174,7 @@ def check_03_3(callee_locals):
         same_object,
         wrong_call,
     ]
-    return judge(trials, "bind_arguments in dynamo/arguments.py does this with trackers")
+    return judge(trials, "bind_arguments in dynamo/opcodes_calls.py does this with trackers")
 
 
 def check_03_4(looked_at):

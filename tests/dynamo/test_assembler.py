@@ -10,9 +10,8 @@ from bytecode_samples import build, rebuilt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minicompile.dynamo.bytecode import ExceptionHandler, Instruction, assemble, decode
+from minicompile.dynamo.bytecode import ExceptionHandler, Instruction, assemble, decode, encode_locations
 from minicompile.dynamo.bytecode_analysis import live_sets, stack_depths
-from minicompile.dynamo.bytecode import encode_locations
 
 
 # ---- building blocks ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from patterns import aten_graph
 from torch._subclasses import FakeTensorMode
 
 from minicompile import inductor
-from minicompile.inductor.lowering import matmul
+from minicompile.inductor.lowering import extern
 
 
 def row_major(*size):
@@ -22,7 +22,7 @@ def column_major(*size):
 @pytest.mark.parametrize("right", [row_major, column_major])
 def test_padded_products_are_the_products(sizes, left, right, monkeypatch):
     m, n, k = sizes
-    monkeypatch.setattr(matmul, "pays", lambda *facts: True)
+    monkeypatch.setattr(extern, "pays", lambda *facts: True)
 
     def program(a, b, bias):
         return [torch.mm(a.relu(), b), torch.addmm(bias, a, b) * 2, torch.addmm(bias, a, b, beta=2)]
@@ -36,7 +36,7 @@ def test_padded_products_are_the_products(sizes, left, right, monkeypatch):
 
 def shapes(m, n, k, monkeypatch):
     """The operands of the product of a contiguous matrix and a transposed one, as the call gets them."""
-    monkeypatch.setattr(matmul, "pays", lambda *facts: True)
+    monkeypatch.setattr(extern, "pays", lambda *facts: True)
     inputs = (row_major(m, k), row_major(n, k))
     graph = inductor.lower(aten_graph(lambda a, b: [torch.mm(a, b.t()) + 1], *inputs), inputs)
     (call,) = [b.data for b in graph.buffers if isinstance(b.data, inductor.graph.Extern)]
@@ -53,8 +53,8 @@ def test_padding_pays_for_a_vocabulary_on_a_gpu():
     with FakeTensorMode():
         half = torch.empty(1, device="cuda", dtype=torch.bfloat16)
         single = torch.empty(1, device="cuda")
-    assert matmul.pays(half, 8192, 30522, 768) and matmul.pays(half, 8192, 768, 30522)
-    assert not matmul.pays(single, 8192, 30522, 768) and not matmul.pays(half, 64, 30522, 768)
-    assert not matmul.pays(half, 8192, 30522, 64) and not matmul.pays(
+    assert extern.pays(half, 8192, 30522, 768) and extern.pays(half, 8192, 768, 30522)
+    assert not extern.pays(single, 8192, 30522, 768) and not extern.pays(half, 64, 30522, 768)
+    assert not extern.pays(half, 8192, 30522, 64) and not extern.pays(
         torch.empty(1, dtype=half.dtype), 8192, 30522, 768
     )

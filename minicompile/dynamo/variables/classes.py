@@ -16,7 +16,6 @@ from .. import polyfills
 from ..builder import WRAPPERS, guarded, wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
 from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
-from .answers import answered
 from .base import ValueVariable, VariableTracker, as_observed, can_change, stand_in, type_name, unsupported
 from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
@@ -25,6 +24,7 @@ from .dicts import DictVariable
 from .modules import NNModuleVariable, nn
 from .objects import UserDefinedObjectVariable
 from .questions import attribute_name
+from .refusals import answered
 from .tables import PLAIN_BASES
 from .torch_functions import make_typed_tensor
 

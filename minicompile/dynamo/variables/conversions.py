@@ -12,7 +12,6 @@ import types
 import torch
 
 from .. import polyfills
-from .answers import answered
 from .base import as_observed, unsupported
 from .composed_iterators import (
     CallableIterator,
@@ -31,7 +30,7 @@ from .elements import Element, contains_itself, elements, is_none, next_or_none,
 from .functions import BoundMethodVariable
 from .iterators import IndexIterator, SequenceIterator
 from .objects import UserDefinedObjectVariable
-from .refusals import refuse
+from .refusals import answered, refuse
 from .sets import SetVariable
 from .tensor import TensorVariable
 from .tuples import RangeVariable, SizeVariable, SliceVariable, TupleVariable

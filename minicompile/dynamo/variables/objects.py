@@ -8,20 +8,20 @@ Guards: the type of the object once, attributes as they are read, "lacks_attribu
 because the instance has none, "class_lacks" where nobody has it.
 """
 
+import threading
 import types
 
 import torch
 
 from .. import polyfills
-from ..builder import wraps_if
+from ..builder import wraps, wraps_if
 from ..skip_files import attributes_of
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
-from .answers import answered
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .instance_dict import InstanceDictVariable
-from .refusals import refuse_attribute, unset_slot
+from .refusals import answered, refuse_attribute, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
@@ -364,3 +364,27 @@ OBJECT_METHODS = {
     "__str__": UserDefinedObjectVariable.object_str,
     "__format__": UserDefinedObjectVariable.object_format,
 }
+
+
+def holds(local, name):
+    """Whether this thread keeps something there under the name."""
+    return name in local.__dict__
+
+
+class ThreadLocalVariable(UserDefinedObjectVariable):
+    """A `threading.local()` (torch's default device): what this thread keeps, in a dict that C code finds."""
+
+    def instance_dict(self):
+        return self.value.__dict__
+
+    def has_instance_dict(self):
+        return True
+
+    def guard_lacks(self, tx, name):
+        tx.guard("equals", CallSource(self.source, holds, (name,)), False)
+
+
+@wraps(threading.local)
+def wrap_thread_local(output, value, source):
+    output.guard("type", source, threading.local)
+    return ThreadLocalVariable(threading.local, value, placed(value, source))

@@ -14,13 +14,12 @@ import typing
 import torch
 
 from ..source import CallSource, ConstantSource
-from .answers import answered
 from .base import ObservedException, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, guard_mro
 from .exceptions import TracebackVariable
 from .functions import BoundMethodVariable
-from .refusals import refuse
+from .refusals import answered, refuse
 from .tensor import TensorVariable
 
 HANDLERS = {}

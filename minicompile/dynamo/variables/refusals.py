@@ -1,8 +1,11 @@
-"""What CPython says where a value cannot do what is asked of it, in the words of the running version.
+"""What CPython says where a value cannot do what is asked of it, and makes of the answers of special methods.
 
-Goes in: a function written in C, and the trackers of its operands.  Comes out: the exception of the captured program.
-The function is really called, on objects that can as little and whose classes have the same names.
-PyTorch has no such file: torch.compile leaves the frame to eager there.  Taught in chapter 06.
+Goes in: a function written in C, and the trackers of its operands, or what a `__len__`, a `__bool__`, ... returned.
+Comes out: what the function returns, or the exception of the captured program, in the words of the running version.
+The function is really called, on objects that can as little, whose classes have the same names, or whose method gives
+the same answer.
+PyTorch has no such file: torch.compile leaves the frame to eager there, or takes the answers as they are.  Taught in
+chapter 06.
 """
 
 import operator
@@ -59,3 +62,23 @@ def function_text(function):
     if name is None:
         unsupported("builtin on an unknown value", f"{function} is called with wrong arguments")
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
+TAKEN_AS_THEY_ARE = {"__bool__": bool, "__str__": str, "__repr__": str, "__format__": str, "__index__": int}
+
+
+def answered(tx, function, method, answer):
+    """`function(object)`, which asked this method of the object."""
+    answer = answer.realize()
+    cls = answer.python_type()
+    if cls is TAKEN_AS_THEY_ARE.get(method) or (cls is int and not answer.is_literal()):
+        return answer  # such an int changes from call to call
+    if answer.is_python_constant():
+        return tx.fold_python(function, [answering(method, answer.as_python_constant())], {})
+    tx.fold_python(function, [answering(method, stand_in(cls))], {})  # complains
+    unsupported("builtin on an unknown value", f"{function.__name__}() of an object whose {method} returns {answer}")
+
+
+def answering(method, answer):
+    """An object whose method gives this answer."""
+    return type("Answering", (), {method: lambda self, *arguments: answer})()

@@ -6,7 +6,7 @@ lowering does.
 Mirrors `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 
-from . import creation, extern, index_ops, matmul, pointwise, pooling, reductions, scatter, views  # noqa: F401 (register)
+from . import creation, extern, index_ops, pointwise, pooling, reductions, scatter, views  # noqa: F401 (register)
 from .common import LOWERINGS, register_lowering
 
 __all__ = ["LOWERINGS", "register_lowering"]

@@ -4,8 +4,11 @@ Goes in: an operator's arguments.  Comes out: a `TensorValue` that reads the cal
 Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir.py`.  Taught in chapter 13.
 """
 
+from .. import ir
 from ..graph import current, layout_of
 from .common import LOWERINGS, aten, fake, register_lowering
+from .slices import slice_
+from .views import constant_pad_nd
 
 EXTERN = """
     mm addmm bmm baddbmm addbmm _addmm_activation _int_mm _scaled_mm _grouped_mm dot vdot mv addmv
@@ -38,3 +41,63 @@ def bernoulli(x, p=0.5, generator=None):
 @register_lowering(aten._assert_scalar)
 def assert_scalar(condition, text):
     return current().extern(aten._assert_scalar.default, (condition, text), {}, "number")
+
+
+# --- padding -----------------------------------------------------------------------------------------
+# Half matrices whose rows start anywhere: on a GPU padding them is worth a copy, where a size that is contiguous in
+# memory is no multiple of 8.  Rows that start at multiples of 16 bytes are what the fast kernels of cuBLAS ask for (a
+# vocabulary of 50257 takes three times as long as one of 50264).  The zeros are written by the kernel that makes the
+# operand, if there is one.  See `torch/_inductor/fx_passes/pad_mm.py`.
+ALIGNED = 8  # elements of a half type in 16 bytes
+FLOPS, BYTES = 7e14, 4e12  # a second, of an H100; unaligned products run at half the speed, or less
+
+
+def up(n):
+    return -(-n // ALIGNED) * ALIGNED
+
+
+def pays(x, m, n, k):
+    """Is the time that padding saves more than that of copying everything?"""
+    known = x.device.type == "cuda" and x.dtype in ir.HALF and all(isinstance(s, int) for s in (m, n, k))
+    return known and 2 * m * n * k / FLOPS > 4 * (m * n + n * k + m * k) / BYTES
+
+
+def padded(x, rows, columns):
+    """x with zeros below and on the right, in its own order in memory."""
+    if x.size == (rows, columns):
+        return x
+    stride = current().as_view(x).layout.stride
+    larger = constant_pad_nd(x, (0, columns - x.size[1], 0, rows - x.size[0]))
+    return larger.realize((1, rows) if stride[0] == 1 and stride[1] != 1 else None)
+
+
+@register_lowering(aten.mm.default)
+def mm(a, b):
+    return product(a, b)
+
+
+@register_lowering(aten.addmm.default)
+def addmm(bias, a, b, beta=1, alpha=1):
+    if bias.ndim != 1 or (beta, alpha) != (1, 1):
+        return call(bias, a, b, beta=beta, alpha=alpha)
+    return product(a, b, bias)
+
+
+def product(a, b, bias=None):
+    (m, k), n = a.size, b.size[1]
+    graph, target = current(), current().node.target
+    operands = [a, b] if bias is None else [bias, a, b]
+    if not pays(a, m, n, k):
+        return call(*operands)
+    a, b = a.realize(), b.realize()
+    strides = [graph.as_view(x).layout.stride for x in (a, b)]
+    rows = up(m) if strides[0][0] == 1 else m
+    inner = up(k) if strides[0][1] == 1 or strides[1][0] == 1 else k
+    if (rows, up(n), inner) == (m, n, k):
+        return call(*operands)
+    operands = [padded(a, rows, inner), padded(b, inner, up(n))]
+    if bias is not None:
+        operands.insert(0, constant_pad_nd(bias, (0, up(n) - n)).realize())
+    data = ir.Extern(target, tuple(map(graph.as_view, operands)), {}, "extern", ())
+    result = graph.add_buffer(ir.Layout.contiguous(a.device, a.dtype, (rows, up(n))), data)
+    return slice_(slice_(result, 0, 0, m), 1, 0, n)
