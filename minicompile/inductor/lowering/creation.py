@@ -29,11 +29,6 @@ def full_like(x, value, **kwargs):
     return filled(value)
 
 
-@register_lowering(aten.new_full)
-def new_full(x, size, value, **kwargs):
-    return filled(value)
-
-
 @register_lowering(aten.scalar_tensor)
 def scalar_tensor(value, **kwargs):
     return filled(value)
@@ -49,17 +44,12 @@ def lift_fresh_copy(x):
 
 
 @register_lowering(
-    aten.zeros, aten.zeros_like, aten.new_zeros, aten.empty.memory_format, aten.empty_like, aten.empty_permuted,
-    aten.empty_strided, aten.new_empty, aten.new_empty_strided, aten._efficientzerotensor.default,
+    aten.empty.memory_format, aten.empty_like, aten.empty_permuted, aten.empty_strided, aten.new_empty,
+    aten.new_empty_strided, aten._efficientzerotensor.default,
 )  # fmt: skip
-def zeros(*args, **kwargs):
+def empty(*args, **kwargs):
     """Uninitialised memory is made of zeros: any value will do, and a constant is free."""
     return filled(0)
-
-
-@register_lowering(aten.ones, aten.ones_like, aten.new_ones)
-def ones(*args, **kwargs):
-    return filled(1)
 
 
 @register_lowering(aten.arange.start_step, aten.arange.start, aten.arange.default)

@@ -113,16 +113,6 @@ def div(a, b, rounding_mode=None):
     return binary({"floor": "floordiv", "trunc": "truncdiv"}[rounding_mode], a, b)
 
 
-@register_lowering(aten.square)
-def square(x):
-    return apply("mul", x, x)
-
-
-@register_lowering(aten.sgn)
-def sgn(x):
-    return apply("sign", x)
-
-
 @register_lowering(aten.signbit)
 def signbit(x):
     return apply("signbit" if x.dtype.is_floating_point else "lt", x, *(() if x.dtype.is_floating_point else (0,)))
@@ -189,16 +179,6 @@ def clamp(x, min=None, max=None):
         return clamp_expr(value, next(bounds) if min is not None else None, next(bounds) if max is not None else None)
 
     return elementwise(function, [x, *given], dtype)
-
-
-@register_lowering(aten.clamp_min)
-def clamp_min(x, min):
-    return clamp(x, min)
-
-
-@register_lowering(aten.clamp_max)
-def clamp_max(x, max):
-    return clamp(x, None, max)
 
 
 @register_lowering(aten.where)

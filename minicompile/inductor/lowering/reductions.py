@@ -115,11 +115,6 @@ def extreme_all(x):
     return reduce(x, canonical_dims(x, None), current().node.target.overloadpacket.__name__)
 
 
-@register_lowering(aten.count_nonzero)
-def count_nonzero(x, dims=None):
-    return reduce(cast(cast(x, torch.bool), torch.int64), canonical_dims(x, dims), "sum")
-
-
 def scan(x, dim, kind, dtype):
     """A running reduction along one dimension; kernels keep sums wider: half types in float, on the CPU in double."""
     if x.ndim == 0:

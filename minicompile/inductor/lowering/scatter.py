@@ -111,11 +111,6 @@ def _masked_put(x, mask, value):
     return TensorValue(x.device, x.dtype, x.size, inner)
 
 
-@register_lowering(aten._unsafe_index_put)
-def unsafe_index_put(x, indices, values, accumulate=False):
-    return put(x, indices, values, accumulate, check=False)
-
-
 @register_lowering(aten._unsafe_masked_index_put_accumulate)
 def masked_index_put_accumulate(x, mask, indices, values):
     """Adds values where the mask holds; elsewhere it adds 0 at an index that is clamped into range."""

@@ -60,23 +60,13 @@ def slice_(x, dim=0, start=None, end=None, step=1, count=None):
     return x.view(size, lambda position: replaced(position, dim, position[dim] * step + start))
 
 
-@register_lowering(aten.narrow)
-def narrow(x, dim, start, length):
-    return slice_(x, dim, start, start + length)
-
-
-@register_lowering(aten.split_with_sizes, aten.split_with_sizes_copy, aten.unsafe_split_with_sizes)
+@register_lowering(aten.split_with_sizes)
 def split_with_sizes(x, sizes, dim=0):
     result, start = [], 0
     for n in sizes:
         result.append(slice_(x, dim, start, start + n))
         start = start + n
     return result
-
-
-@register_lowering(aten.split.Tensor, aten.unsafe_split.Tensor)
-def split(x, size, dim=0):
-    return [slice_(x, dim, k * size, k * size + size) for k in range(len(fake()))] if size else [x]
 
 
 @register_lowering(aten.unbind.int)

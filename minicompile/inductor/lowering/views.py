@@ -273,11 +273,6 @@ def cat(tensors, dim=0):
     return TensorValue(tensors[0].device, dtype, size, inner)
 
 
-@register_lowering(aten.stack)
-def stack(tensors, dim=0):
-    return cat([unsqueeze(x, dim) for x in tensors], dim % (tensors[0].ndim + 1))
-
-
 @register_lowering(aten.constant_pad_nd)
 def constant_pad_nd(x, pad, value=0):
     """pad: (before, after) from the last dimension backwards; negative numbers cut off."""
