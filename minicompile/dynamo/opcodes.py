@@ -11,7 +11,6 @@ import types
 
 from .assumptions import assumed_truth
 from .lifetimes import refuse_drop
-from .nested_breaks import origin_code
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
@@ -180,8 +179,8 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         self.push(contents)
 
     def raise_empty(self, name):
-        """Of a cell without a value: the function's own is a local variable, also in a resume function."""
-        if name in origin_code(self).co_cellvars:
+        """Of a cell without a value: the function's own is a local variable."""
+        if name in self.code.co_cellvars:
             self.raise_unbound(name)
         text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
         self.raise_observed(NameError, text, name=name)

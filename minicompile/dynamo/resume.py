@@ -18,7 +18,6 @@ from .bytecode_analysis import copy_instructions, live_sets, prologue_length, re
 from .codegen import PyCodegen
 from .guards import frame_arguments
 from .nested_breaks import CallerContinuation, emit_call, may_be_missed, sees_death
-from .opcodes import UNBOUND
 from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
@@ -165,12 +164,15 @@ def _bound(frame):
     return tuple(not isinstance(tracker, UnboundVariable) for tracker in frame.stack)
 
 
+SHOW_LOCALS = {"exception leaves the frame", "operator raised", "introspection"}  # a traceback has them all
+
+
 def names_kept(tx, number=None):
     """The locals needed from this instruction on, and those that hold an object whose death the program might see."""
     number = tx.index_of[id(tx.current)] if number is None else number
     live, order = live_sets(tx.instructions)[number], {name: k for k, name in enumerate(tx.code.co_varnames)}
     own = sorted((name for name in tx.locals if not name.startswith("__stack_")), key=order.get)
-    if looks_at_own_frame(tx.code):
+    if looks_at_own_frame(tx.code) or (own and tx.output.break_at.error.kind in SHOW_LOCALS):
         return own
     first = tx.code.co_varnames[:1] if "__class__" in tx.code.co_freevars else ()  # super() reads the first argument
     made_here = [tracker for tracker in tx.stack if not isinstance(tracker, LazyVariable)]
@@ -202,28 +204,10 @@ def _tail(tx, frame, is_caller):
         body += [Instruction("LOAD_CONST", None, sees_death), eager]
         body += _call_resume(tx, origin, place, (*bound, True), names, CallerContinuation(origin, place, bound, names))
     else:
-        body = _error_of_own_cell(frame, eager, origin)
-        body = body or [eager, *_ways_on(tx, frame, eager, everything, number, bound, origin)]
+        body = [eager, *_ways_on(tx, frame, eager, everything, number, bound, origin)]
     _placed(body, instruction)
     handlers = _handler_copy(everything, eager) if eager.exc is not None else []
     return body + handlers
-
-
-def _error_of_own_cell(frame, eager, origin):
-    """What LOAD_DEREF raises of a cell without a value, if it is of the original's own: a resume function's is free."""
-    name = eager.argval
-    own = eager.opname == "LOAD_DEREF" and name in origin.code.co_cellvars and name in frame.code.co_freevars
-    if not own or frame.cell(name).load(frame) is not None:
-        return []
-    raising = [
-        Instruction("LOAD_CONST", None, UnboundLocalError),
-        Instruction("LOAD_CONST", None, UNBOUND.format(name)),
-        Instruction("CALL", None, CallArguments(1)),
-        Instruction("RAISE_VARARGS", 1),
-    ]
-    for instruction in raising:
-        instruction.exc = eager.exc
-    return raising
 
 
 def _ways_on(tx, frame, eager, everything, number, bound, origin):

@@ -9,9 +9,10 @@ import itertools
 import types
 import weakref
 
-from .bytecode import Instruction, assemble, decode
+from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
 from .bytecode_analysis import cells_made_inside, copy_instructions, live_sets, reachable, successors
 from .code_table import CodeTable
+from .opcodes import UNBOUND
 from .symbolic_convert import instructions_of
 from .variables.base import unsupported
 
@@ -108,7 +109,7 @@ def _make_resume_code(original, place, bound, local_names, callee):
     prologue.append(Instruction("JUMP", None, body[place - stops_at_once]))
     line = instructions[place if callee is None else place - 1].line or original.co_firstlineno
     _placed_at(prologue, line)
-    kept = reachable(prologue + body)
+    kept = reachable(prologue + with_errors_of_own_cells(body, original))
     called = CALLEE if callee is not None else ()
     code, arguments = _assemble_piece(original, kept, bound, local_names, called, inner, line)
     numbers = {id(instruction): k for k, instruction in enumerate(body)} | {id(prologue[-1]): place}
@@ -178,7 +179,32 @@ def piece_code(original, bound, local_names, calls, instructions):
     called = (PIECE,) if calls else ()
     taken = [Instruction("DELETE_FAST", None, f"__stack_{k}") for k, is_bound in enumerate(bound) if is_bound]
     start = _placed_at(_prologue(original, bound, inner) + taken, line)  # `locals()` shows only the program's
-    return _assemble_piece(original, reachable(start + instructions), bound, local_names, called, inner, line)[0]
+    kept = reachable(start + with_errors_of_own_cells(instructions, original))
+    return _assemble_piece(original, kept, bound, local_names, called, inner, line)[0]
+
+
+def with_errors_of_own_cells(instructions, original):
+    """What is read of an empty cell raises a local's error where the original made the cell, and here it is free.
+
+    It is caught, and raised anew at the same place; nothing is handled meanwhile, so that it has no context.
+    """
+    added = []
+    for instruction in instructions:
+        if instruction.opname not in ("LOAD_DEREF", "DELETE_DEREF") or instruction.argval not in original.co_cellvars:
+            continue
+        raising = [
+            Instruction("POP_TOP"),
+            Instruction("LOAD_CONST", None, UnboundLocalError),
+            Instruction("LOAD_CONST", None, UNBOUND.format(instruction.argval)),
+            Instruction("CALL", None, CallArguments(1)),
+            Instruction("RAISE_VARARGS", 1),
+        ]
+        outer = instruction.exc
+        for each in raising:
+            each.exc, each.positions = outer, instruction.positions
+        instruction.exc = ExceptionHandler(raising[0], 0 if outer is None else outer.depth)
+        added += raising
+    return instructions + added
 
 
 def _placed_at(instructions, line):

@@ -91,9 +91,16 @@ def has_tensor(value, depth):
     return any(has_tensor(item, depth - 1) for item in itertools.islice(attributes_of(value).values(), 8))
 
 
+_mro_of, _dict_of = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+
+
 def attributes_of(value):
-    """The instance `__dict__`, read without running user code; empty where there is none."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
+    """The instance `__dict__`, past any property of that name (no user code runs); empty where there is none."""
+    for owner in _mro_of(type(value)):
+        reader = _dict_of(owner).get("__dict__")
+        if isinstance(reader, (types.GetSetDescriptorType, types.MemberDescriptorType)):
+            try:
+                return reader.__get__(value)
+            except AttributeError:
+                return {}
+    return {}

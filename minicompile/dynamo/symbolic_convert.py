@@ -256,7 +256,8 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         return str(self.place())
 
 
-NEVER_INLINED = ("logging", "threading", "multiprocessing", "unittest", "pdb", "asyncio", "concurrent", "traceback")
+NEVER_INLINED = ("logging", "threading", "multiprocessing", "unittest", "asyncio", "concurrent")
+FRAME_READERS = ("pdb", "traceback")
 
 COMPILER_PARTS = ("dynamo", "aot", "inductor", "compiler", "backends", "record", "explain", "viz")
 
@@ -265,6 +266,8 @@ def check_can_inline(tx, function):
     module = (function.globals_dict.get("__name__") or "").split(".")
     if tx.depth >= config.inline_depth_limit:
         unsupported("deep recursion", f"{function.function_name} is {tx.depth} calls deep")
+    if module[0] in FRAME_READERS:
+        unsupported("introspection", f"{function.function_name} of module {module[0]} reads the frames that run")
     if module[0] in NEVER_INLINED:
         unsupported("function left to eager", f"{function.function_name} of module {module[0]} is left to eager")
     if module[0] == "minicompile" and module[1] in COMPILER_PARTS and "polyfills" not in module:

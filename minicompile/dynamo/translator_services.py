@@ -18,6 +18,7 @@ from .variables.dicts import DictVariable
 from .variables.functions import BuiltinMethodVariable
 from .variables.tuples import TupleVariable, build_sequence
 from .variables.varying import VaryingVariable
+from .variables.warned import WarningsAreBreaks
 
 ENUM_ATTRIBUTES = ("_name_", "_value_", "_sort_order_", "__objclass__")  # nobody changes these
 
@@ -111,7 +112,10 @@ class TranslatorServices:
 
     def fold_python(self, function, constants, named):
         try:
-            result = function(*constants, **named)
+            with WarningsAreBreaks():
+                result = function(*constants, **named)
+        except errors.Unsupported:
+            raise
         except Exception as error:  # whatever it raises, the captured program sees
             self.raise_python_exception(error)
         if type(result) in MADE_ANEW:

@@ -436,3 +436,20 @@ def test_a_list_is_made_longer_by_itself(kind):
 
     x = torch.ones(2)
     assert minicompile.compile(program, backend="eager")(x) == program(x)
+
+
+def test_a_copy_of_a_frozenset_of_another_class_is_a_plain_one_and_sizes_are_eagers():
+    class Frozen(frozenset):
+        pass
+
+    class Number(int):
+        pass
+
+    def f(x, frozen):
+        copied, number = frozen.copy(), Number(2**40)
+        return x + 1, copied is frozen, type(copied), copied == frozen, number.__sizeof__()
+
+    compiled = minicompile.compile(f, backend="eager")
+    for frozen in (Frozen("ab"), Frozen(), Frozen("ab")):
+        expected = f(torch.ones(1), frozen)[1:]
+        assert compiled(torch.ones(1), frozen)[1:] == expected and expected[:3] == (False, frozenset, True)

@@ -3,6 +3,7 @@
 import inspect
 import sys
 import traceback
+import types
 import warnings
 
 import pytest
@@ -219,3 +220,92 @@ def test_warnings_point_at_the_same_line(level):
         seen.append([(w.filename, w.lineno) for w in caught])
     assert seen[0] == seen[1] == seen[2]
     assert len(seen[0]) == 1
+
+
+def raises_name_error(x, k):
+    a, unused, box = k, [k], (k, x * 2)  # noqa: F841
+    return x + missing  # noqa: F821
+
+
+def raises_in_operator(x, k):
+    a = k * x  # noqa: F841
+    return x.reshape(7)
+
+
+def calls_one_that_raises(x, k):
+    a = k  # noqa: F841
+    return raises_name_error(x, k)
+
+
+def extracts(x, k):
+    a, unused = x * 2, [k]  # noqa: F841
+    return x, traceback.StackSummary.extract(traceback.walk_stack(None), capture_locals=True, limit=1)[0].locals
+
+
+@pytest.mark.parametrize("function", [raises_name_error, raises_in_operator, calls_one_that_raises])
+def test_a_traceback_has_all_locals(function):
+    """Also those that nothing reads any more: for a debugger, and for what NameError suggests."""
+
+    def locals_of(call):
+        try:
+            call(torch.ones(2), 3)
+        except (NameError, RuntimeError) as error:
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            return [repr(frame.f_locals) for frame in frames if frame.f_code.co_filename == __file__][1:]
+
+    assert locals_of(minicompile.compile(function, backend="eager")) == locals_of(function) != []
+
+
+def test_a_stack_summary_has_all_locals():
+    compiled = minicompile.compile(extracts, backend="eager")
+    assert compiled(torch.ones(2), 3)[1] == extracts(torch.ones(2), 3)[1] != {}
+
+
+OLD = types.ModuleType("old")
+OLD_SOURCE = """
+import warnings
+
+
+def __getattr__(name):
+    if name == "gone":
+        warnings.warn("gone is old", DeprecationWarning, stacklevel=2)
+        return 3
+    if name == "seven":
+        return 7
+    raise AttributeError(f"no {name} here")
+"""
+exec(OLD_SOURCE, vars(OLD))
+
+
+def warned(x, yes):
+    try:
+        return x + OLD.gone, OLD.seven, ~yes, OLD.other
+    except AttributeError as error:
+        return x, OLD.seven, ~yes, str(error), hasattr(OLD, "more")
+
+
+def test_what_warns_warns_at_each_call_and_names_the_line_of_the_program():
+    """A module's `__getattr__`; and (from 3.12 on) `~True`, which is computed during capture."""
+    seen = []
+    for function in (warned, minicompile.compile(warned, backend="eager")):
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                result = function(torch.ones(1), True)
+            seen.append((repr(result), [(str(w.message), w.filename, w.lineno) for w in caught]))
+    assert seen[1:] == seen[:-1] and len(seen[0][1]) >= 1
+
+
+def test_no_code_of_the_program_runs_where_a_class_has_a_property_called_dict():
+    class Sly(dict):
+        @property
+        def __dict__(self):
+            raise AssertionError("not to be asked")
+
+        scale = 3
+
+    def f(x, sly):
+        breaking()
+        return x * sly.scale, sly["a"]
+
+    assert minicompile.compile(f, backend="eager")(torch.ones(1), Sly(a=2))[1] == 2

@@ -716,3 +716,13 @@ def test_the_attributes_of_a_class_are_gone_through_across_breaks():
         return x + 1, seen
 
     assert minicompile.compile(program, backend="eager")(X)[1] == program(X)[1]
+
+
+def test_an_accumulation_that_stands_at_none_goes_on_behind_a_break():
+    def program(x):
+        running = itertools.accumulate([None, None, None], operator.is_)
+        first = next(running)
+        print(end="")
+        return x + 1, first, list(running)
+
+    assert minicompile.compile(program, backend="eager")(X)[1:] == program(X)[1:] == (None, [True, False])

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from worlds import same
 
+import minicompile
+
 X = torch.tensor([1.0, 2.0, 3.0])
 
 
@@ -342,3 +344,21 @@ def test_operators_on_aliases_of_classes_ask_the_class_of_the_alias():
 
     same(lambda: (f, [(X,)]), fullgraph=False)
     assert f(X)[1:3] == ([False, False, True], False)
+
+
+def test_a_bound_method_is_bound_once_and_for_all_where_it_says_so():
+    """`method.__get__` is its own from 3.13 on, and the function's before."""
+
+    class Owner:
+        def who(self):
+            return self
+
+    class Other:
+        pass
+
+    def f(x, owner, other):
+        other.who = owner.who.__get__(other, Other)
+        return x + 1, other.who() is owner
+
+    expected = f(torch.ones(1), Owner(), Other())[1]
+    assert minicompile.compile(f, backend="eager")(torch.ones(1), Owner(), Other())[1] is expected

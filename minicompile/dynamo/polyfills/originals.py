@@ -71,6 +71,8 @@ def starmap(function, rest):
 
 
 def accumulate(rest, function, total, started):
+    if started and total is None:  # as `initial` it would mean that there is none
+        return skip(itertools.accumulate(itertools.chain((None,), rest), function), 1)
     return skip(itertools.accumulate(rest, function, initial=total), int(started))
 
 

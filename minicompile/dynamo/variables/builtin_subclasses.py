@@ -50,7 +50,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         """The contents; those of an existing mapping or set are read when somebody asks."""
         if self.contents is None:
             self.hold(read_contents(tx, self))
-            self.contents.source = self.source
+            if self.base_type not in IMMUTABLE:
+                self.contents.source = self.source
             if self.base_type in MAPPINGS:
                 self.contents.original = dict(self.contents.items)  # what replay compares with
         return self.contents
@@ -66,8 +67,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             return self.c_init(tx, base, args, kwargs)
         if name in ("__setattr__", "__getattribute__", "__delattr__"):
             return super().call_descriptor(tx, getattr(object, name), args, kwargs)
-        if name == "__repr__" and not base.is_python_constant():
-            unsupported("builtin on an unknown value", f"repr() of {self}")
+        if name == "__sizeof__" or (name == "__repr__" and not base.is_python_constant()):
+            unsupported("builtin on an unknown value", f"`{name}` of {self}")
         if name == "__format__" and self.base_type in SCALARS and args[0].realize().as_python_constant() == "":
             return tx.call(str, self)
         if name == "__getitem__" and self.python_method(tx, "__missing__") is not None:
@@ -76,7 +77,7 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         result = base.call_method(tx, name, list(args), kwargs)
         if self.base_type in KEEP_CLASS and type(result) is type(base) and result is not base:
             unsupported("subclass of a builtin", f"`{name}` of {self} makes another {self.cls.__name__}")
-        return self if result is base else result
+        return self if result is base and self.base_type not in IMMUTABLE else result
 
     def c_init(self, tx, base, args, kwargs):
         """`dict.__init__(self, ...)` and its like: the contents anew."""

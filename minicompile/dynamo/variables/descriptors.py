@@ -12,9 +12,11 @@ import collections
 import functools
 import types
 
+from ... import errors
 from ..builder import guarded, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, as_observed, can_change, stand_in, unsupported
+from .warned import WarningsAreBreaks
 
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
@@ -239,11 +241,12 @@ def call_get(tx, found, instance, hook):
         return tx.inline(value_at(tx, getter, class_source(hook)), arguments, {})
     if not isinstance(getter, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         unsupported("attribute written in C", f"`__get__` of attribute `{found.name}` is a {type(getter).__name__}")
-    if isinstance(attribute, functools.partial) and instance is not None:
-        unsupported("attribute written in C", f"`{found.name}` is a partial, which warns of its future as a method")
-    probe = object()  # a descriptor written in C: does it bind like a function, or give itself?
+    probe = None if instance is None else object()  # written in C: does it bind like a function, or give itself?
     try:
-        bound = attribute.__get__(probe, object)
+        with WarningsAreBreaks():
+            bound = attribute.__get__(probe, object)
+    except errors.Unsupported:
+        raise
     except Exception as error:
         unsupported(
             "attribute written in C", f"`__get__` of `{found.name}` raises {type(error).__name__} for a stranger"

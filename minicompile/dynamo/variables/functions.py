@@ -279,7 +279,7 @@ class BoundMethodVariable(VariableTracker):
             return self.instance
         if name == "__func__":
             return self.function
-        if name in vars(types.MethodType) and name not in ("__call__", "__get__", "__doc__", "__getattribute__"):
+        if name in vars(types.MethodType) and name not in ("__call__", "__doc__", "__getattribute__"):
             unsupported("method written in C", f"`{name}` of a bound method")
         return self.function.var_getattr(tx, name)
 

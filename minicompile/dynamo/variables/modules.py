@@ -15,6 +15,7 @@ from torch import nn
 from ..builder import guarded, wraps, wraps_if
 from ..guard_checks import has_no_hooks, no_global_hooks
 from ..nested_breaks import SkippedFrame
+from ..skip_files import SKIPPED_LIBRARIES
 from ..source import AttrSource, CallSource, ConstantSource, ModuleAttrSource, ModuleEntrySource
 from .base import ValueVariable, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute, is_data_descriptor, type_lookup
@@ -213,6 +214,10 @@ class PythonModuleVariable(ValueVariable):
         if pending is not None:
             return pending
         parent = ConstantSource(self.value, self.name)
+        hook = vars(self.value).get("__getattr__")
+        if name not in vars(self.value) and not hasattr(type(self.value), name) and is_programs_own(hook):
+            tx.guard("lacks_attribute", parent, name)
+            return tx.inline(tx.output.lazy(hook, AttrSource(parent, "__getattr__")), [tx.build(name)])
         computed = type(self.value) is not types.ModuleType and name not in vars(self.value)  # as in `torch._VF`
         source = CallSource(parent, getattr, (name,)) if computed else AttrSource(parent, name)
         try:
@@ -235,6 +240,11 @@ class PythonModuleVariable(ValueVariable):
     def var_delattr(self, tx, name):
         self.var_getattr(tx, name)
         self.var_setattr(tx, name, tx.side_effects.DELETED)
+
+
+def is_programs_own(hook):
+    """Whether it is a `__getattr__` to be run as any function; torch's only imports something."""
+    return isinstance(hook, types.FunctionType) and not hook.__code__.co_filename.startswith(SKIPPED_LIBRARIES)
 
 
 def keeps_attributes_plainly(cls):
