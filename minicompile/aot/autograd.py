@@ -12,6 +12,7 @@ import torch
 
 from .. import config, record
 from ..errors import MinicompileError
+from . import partial
 from .outputs import is_dense
 from .provenance import gradient_functions
 
@@ -28,25 +29,26 @@ def boxed(function):
 
 
 class LazyBackward:
-    """Compiles the backward at the first backward pass: a forward that never needs it does not pay for it."""
+    """Compiles the backward at the first backward pass: a forward that never needs it does not pay for it.
+
+    Each combination of results that have a gradient has a backward of its own.
+    """
 
     def __init__(self, graph, compiler):
-        self.graph, self.compiler, self.function = graph, compiler, None
+        self.graph, self.compiler, self.parts = graph, compiler, {}
         self.lock, self.compilation = threading.Lock(), record.current()
 
-    def __call__(self, args):
-        if self.function is None:
+    def part(self, absent):
+        """(the `Part` of the backward, the function that runs it) where these results, by number, have no gradient."""
+        if absent not in self.parts:
             with self.lock:
-                if self.function is None:
-                    self.function = self.compile()
-        return self.function(args)
+                if absent not in self.parts:
+                    part = partial.part(self.graph, absent)
+                    few = len(self.parts) < config.recompile_limit
+                    self.parts[absent] = part, self.compile(part.gm) if few else by_operators(part.gm)
+        return self.parts[absent]
 
-    def by_operators(self, args):
-        """For gradients that `is_grads_batched=True` batches: kernels take plain tensors only."""
-        return self.graph.backward.forward(*args)
-
-    def compile(self):
-        gm = self.graph.backward
+    def compile(self, gm):
         examples = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
         with record.reopen(self.compilation):
             try:
@@ -60,6 +62,11 @@ class LazyBackward:
                 return without_autocast(boxed(gm))
 
 
+def by_operators(gm):
+    """Also for gradients that `is_grads_batched=True` batches: kernels take plain tensors only."""
+    return without_autocast(boxed(gm.forward))
+
+
 class NoDoubleBackward(torch.autograd.Function):
     """Marks a gradient made under create_graph=True: differentiating it again is an error, not a wrong number."""
 
@@ -70,6 +77,69 @@ class NoDoubleBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         raise MinicompileError(DOUBLE_BACKWARD)
+
+
+class Keeper(torch.autograd.Function):
+    """A node of autograd that nothing leads to: it saves tensors until it is told to free them."""
+
+    @staticmethod
+    def forward(ctx, root, tensors):
+        ctx.save_for_backward(*tensors)
+        return torch.empty(0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise AssertionError("nothing leads to a keeper")
+
+
+class SavedTensors:
+    """Where a `CompiledFunction` keeps what its backward reads, and until when.
+
+    Autograd frees what a node has saved once it ran.  Where in eager other results could still run their own backward,
+    keepers save: one for each set of results with whose gradients the tensors are read.
+    """
+
+    def __init__(self, graph):
+        everything = frozenset(range(len(graph.frees)))
+        self.frees, self.together = graph.frees, all(freed == everything for freed in graph.frees)
+        self.count, self.groups = sum(s.is_tensor for s in graph.saved), {}
+        for k, tangents in enumerate(partial.readers(graph)[: self.count]):
+            self.groups.setdefault(tangents, []).append(k)
+        self.results = [s.source[0] == "result" for s in graph.saved]
+        self.root = torch.zeros((), requires_grad=True)
+
+    def save(self, ctx, tensors):
+        if self.together:
+            ctx.save_for_backward(*tensors)
+            return
+        # a result would keep this node alive, and this node the keeper
+        tensors = [t.detach() if result else t for t, result in zip(tensors, self.results, strict=False)]
+        with torch.enable_grad():
+            ctx.keepers = [Keeper.apply(self.root, [tensors[k] for k in group]) for group in self.groups.values()]
+        ctx.freed = frozenset()
+
+    def load(self, ctx, present, wanted):
+        """The tensors; None for those that are not read now."""
+        if self.together:
+            return ctx.saved_tensors
+        if not ctx.freed.isdisjoint(present):
+            list(ctx.saved_tensors)  # there are none, but this raises what eager does: the node ran already
+        tensors = [None] * self.count
+        for group, keeper in zip(self.groups.values(), ctx.keepers, strict=True):
+            if not set(wanted).isdisjoint(group):
+                for k, tensor in zip(group, keeper.grad_fn.saved_tensors, strict=True):
+                    tensors[k] = tensor
+        return tensors
+
+    def free(self, ctx, present):
+        """What no later backward may read, unless the graph is retained."""
+        if self.together:
+            ctx.maybe_clear_saved_tensors()
+        elif not torch._C._autograd._get_current_graph_task_keep_graph():
+            ctx.freed = ctx.freed.union(*(self.frees[i] for i in present))
+            for tangents, keeper in zip(self.groups, ctx.keepers, strict=True):
+                if tangents <= ctx.freed:
+                    keeper.grad_fn.maybe_clear_saved_tensors()
 
 
 def layout_of(result):
@@ -94,17 +164,17 @@ def autograd_function(graph, forward, backward):
     sources = [
         (kind, index + result_count if kind == "extra" else index) for kind, index in (s.source for s in graph.saved)
     ]
-    count = sum(s.is_tensor for s in graph.saved)
+    store, count = SavedTensors(graph), sum(s.is_tensor for s in graph.saved)
     from_inputs = [(i, kind == "input", index) for i, (kind, index) in enumerate(sources)]
     layouts, positions = tangent_layouts(graph), list(graph.differentiable)
-    dependence = graph.grad_dependence
+    everything = frozenset(range(len(positions)))
 
     class CompiledFunction(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *inputs):
             outputs = forward([*inputs])
             kept = [inputs[index] if is_input else outputs[index] for _, is_input, index in from_inputs]
-            ctx.save_for_backward(*kept[:count])
+            store.save(ctx, kept[:count])
             ctx.numbers = kept[count:]
             ctx.layouts = layouts or [layout_of(outputs[i]) for i in positions]
             ctx.set_materialize_grads(False)
@@ -115,21 +185,21 @@ def autograd_function(graph, forward, backward):
         @staticmethod
         def backward(ctx, *grads):
             grads = [grads[i] for i in positions]
-            absent = {i for i, g in enumerate(grads) if g is None}
-            tangents = [fit(g, layout) for g, layout in zip(grads, ctx.layouts, strict=True)]
-            args = [*(ctx.saved_tensors if count else ()), *ctx.numbers, *tangents]  # which may be freed already
-            run = backward.by_operators if any(map(is_batched, tangents)) else backward
+            present = {i for i, g in enumerate(grads) if g is not None}
+            part, run = backward.part(everything - present)
+            saved = [*store.load(ctx, present, part.reads), *ctx.numbers]
+            args = [saved[k] if k < len(saved) else fit(k - len(saved), grads, ctx.layouts) for k in part.reads]
+            if any(is_batched(g) for g in grads if g is not None):
+                run = by_operators(part.gm)
+            store.free(ctx, present)
+            del grads, saved  # the list alone holds them now: they die when they have been read
+            results = run(args)
             if torch.is_grad_enabled():  # create_graph=True
                 history = leaves_behind(ctx)
-                results = [NoDoubleBackward.apply(r, *history) for r in run(args)]
-            else:
-                ctx.maybe_clear_saved_tensors()
-                del grads, tangents  # the list alone holds them now: they die when they have been read
-                results = run(args)
+                results = [NoDoubleBackward.apply(r, *history) for r in results]
             full = [None] * input_count
-            for index, result, needs in zip(graph.grad_inputs, results, dependence, strict=True):
-                if not absent or not needs <= absent:
-                    full[index] = result
+            for k, position in part.grads:
+                full[graph.grad_inputs[k]] = results[position]
             return tuple(full)
 
     apply = CompiledFunction.apply
@@ -154,9 +224,9 @@ def without_autocast(function):
     return run
 
 
-def fit(grad, layout):
+def fit(number, grads, layouts):
     """The gradient of one result as the backward graph expects it: zeros for none, strides as traced."""
-    shape, stride, dtype, device = layout
+    grad, (shape, stride, dtype, device) = grads[number], layouts[number]
     if grad is None:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
     if grad.is_conj() or grad.is_neg():

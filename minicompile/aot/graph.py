@@ -30,8 +30,9 @@ class AOTGraph:
     saved: list = dataclasses.field(default_factory=list)  # SavedTensor
     recomputed: list = dataclasses.field(default_factory=list)  # names of forward nodes that the backward runs again
     differentiable: list = dataclasses.field(default_factory=list)  # positions among forward's outputs with a tangent
+    frees: list = dataclasses.field(default_factory=list)  # for each tangent those that a backward from it frees
     grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
-    grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that each output of `backward` reads
+    grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each of them
     input_needs_grad: list = dataclasses.field(default_factory=list)
     input_is_tensor: list = dataclasses.field(default_factory=list)
     numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
-from . import assertions, attention, freeze, functionalize
+from . import assertions, attention, freeze, functionalize, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, unwrap
@@ -32,7 +32,9 @@ class Recording:
     forward_names = ()  # of the nodes that exist before the backward begins
     stand_ins = ()  # names of the copies that stand for inputs which may be written
     differentiable = ()
+    frees = ()
     grad_inputs = ()
+    grad_dependence = ()
 
 
 def new_tangent(index, like):
@@ -117,10 +119,12 @@ def traced_function(gm, example_inputs, constant_names, recording):
                 return values
             tangents = [new_tangent(n, results[i]) for n, i in enumerate(recording.differentiable)]
             targets = [results[i] for i in recording.differentiable]
+            recording.frees, reach = partial.shared_by(targets, [leaves[i] for i in grad_inputs])
             provenance.follow_backward(targets)
             grads = differentiate(targets, [leaves[i] for i in grad_inputs], tangents)
             provenance.mark(None)
             recording.grad_inputs = [i for i, g in zip(grad_inputs, grads, strict=True) if g is not None]
+            recording.grad_dependence = [r for r, g in zip(reach, grads, strict=True) if g is not None]
             return values + [unwrap(g) for g in grads if g is not None]
 
     return run
@@ -171,7 +175,9 @@ def trace(gm, inputs, decompositions=None):
         result_count=result_count,
         result_versions={i: n for i, n in enumerate(program.versions, len(program.mutations)) if n},
         differentiable=list(recording.differentiable),
+        frees=list(recording.frees),
         grad_inputs=list(recording.grad_inputs),
+        grad_dependence=list(recording.grad_dependence),
         input_needs_grad=[needs_grad(f) for f in fakes],
         input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
         numbers={i: v for i, v in enumerate(inputs) if isinstance(v, int | float | bool)},

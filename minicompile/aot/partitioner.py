@@ -316,7 +316,6 @@ def partition(graph):
         stop = Budget(split, stop).choose(config.activation_memory_budget)
     saved = split.saved(stop)
     build(graph, split, saved)
-    graph.grad_dependence = tangents_behind(split.joint, split.grads, split.tangents)
 
 
 def build(graph, split, saved):
@@ -337,12 +336,3 @@ def build(graph, split, saved):
     in_order = split.backward_order(saved)
     graph.recomputed = [n.name for n in joint.graph.nodes if n in {*in_order} and not n.meta["backward"]]
     graph.backward = extract(joint, [*saved, *split.tangents], in_order, split.grads, "backward")
-
-
-def tangents_behind(joint, grads, tangents):
-    """For each gradient the tangents that it depends on: if the user gives none of them, there is no such gradient."""
-    reach = {node: {i} for i, node in enumerate(tangents)}
-    for node in joint.graph.nodes:
-        if node.meta.get("backward") and node not in reach:
-            reach[node] = frozenset().union(*(reach.get(i, ()) for i in node.all_input_nodes))
-    return [reach.get(g, frozenset()) for g in grads]

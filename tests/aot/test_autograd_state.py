@@ -62,11 +62,3 @@ def test_outside_of_the_region_double_backward_works():
     (gradient,) = torch.autograd.grad((y**3).sum(), y, create_graph=True)
     gradient.sum().backward()
     torch.testing.assert_close(y.grad, 6 * y.detach())
-
-
-def test_independent_outputs_are_one_node_of_autograd():
-    """Eager frees what belongs to the one output; here the second backward needs retain_graph=True, and says so."""
-    a, b = minicompile.compile(lambda x, y: (x.sin(), y.cos()), backend="aot_eager")(leaf(3), leaf(3))
-    a.sum().backward()
-    with pytest.raises(RuntimeError, match="retain_graph=True"):
-        b.sum().backward()

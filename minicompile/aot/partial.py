@@ -1,0 +1,154 @@
+"""Backward of some results only: what eager frees by it and what it leaves, and the graph that computes no more.
+
+Goes in: autograd's graph at the time of the trace, and the backward graph.  Comes out: which results lose their own
+backward by that of others, because they share an operator that saved tensors; and, where some results have no gradient,
+the part of the backward graph that the others need.  To feed it zeros would be slower, and wrong where it multiplies
+by inf.  Mirrors nothing in PyTorch, where a compiled region has one backward.  Taught in chapter 08.
+"""
+
+import dataclasses
+
+import torch
+from torch import fx
+
+from ..errors import Unsupported
+from .assertions import Places
+from .nodes import has_effect, needed_for
+from .provenance import gradient_functions
+
+aten = torch.ops.aten
+
+
+# --- what eager does --------------------------------------------------------------------------------
+def saves(function):
+    """Does this node of autograd's graph hold tensors, so that it runs only once unless the graph is retained?"""
+    return any(getattr(function, name) for name in dir(function) if name.startswith("_raw_saved"))
+
+
+def shared_by(targets, leaves):
+    """(for each target those whose backward cannot run after its own, for each leaf the targets that lead to it)."""
+    ends = {torch.autograd.graph.get_gradient_edge(leaf).node: k for k, leaf in enumerate(leaves)}
+    reach, held, known = [set() for _ in leaves], [], {}  # held: for each target the functions that hold tensors
+    for number, target in enumerate(targets):
+        held.append(set())
+        for function in gradient_functions([target.grad_fn]):
+            if function not in known:
+                known[function] = saves(function)
+            if known[function]:
+                held[-1].add(function)
+            if function in ends:
+                reach[ends[function]].add(number)
+    frees = [{k for k, others in enumerate(held) if mine & others} for mine in held]
+    return [frozenset(f) for f in frees], [frozenset(r) for r in reach]
+
+
+# --- what the graph reads ---------------------------------------------------------------------------
+def dependence(gm, tangents):
+    """node -> the tangents, by number, that it depends on."""
+    found = {node: frozenset([i]) for i, node in enumerate(tangents)}
+    for node in gm.graph.nodes:
+        if node not in found:
+            found[node] = frozenset().union(*(found[i] for i in node.all_input_nodes))
+    return found
+
+
+def readers(graph):
+    """For each saved value the tangents with which the backward reads it."""
+    gm, everything = graph.backward, frozenset(range(len(graph.differentiable)))
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    behind, read = dependence(gm, places[len(graph.saved) :]), {}
+    for node in reversed(gm.graph.nodes):
+        with_tangents = behind[node] or read.get(node, everything)
+        if node.op == "output":
+            wanted = zip(node.args[0], graph.grad_dependence, strict=True)
+            pairs = [(g, behind[g] or leads) for g, leads in wanted if isinstance(g, fx.Node)]
+        else:
+            pairs = [(i, with_tangents) for i in node.all_input_nodes]
+        for i, tangents in pairs:
+            read[i] = read.get(i, frozenset()) | tangents
+    return [read.get(n, everything) for n in places[: len(graph.saved)]]
+
+
+# --- the part of the graph --------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A backward for some of the results.
+
+    reads: the positions of its inputs among those of the whole backward.  grads: (position among the whole's gradients,
+    position among the outputs of `gm`).
+    """
+
+    gm: fx.GraphModule
+    reads: list
+    grads: list
+
+
+def part(graph, absent):
+    """What is left of `graph.backward` where the results that have no gradient are these, by number."""
+    whole, dependence = graph.backward, graph.grad_dependence
+    if absent:
+        try:
+            return Builder(graph, absent).part
+        except Unsupported:
+            pass  # zeros stand for the missing gradients
+    grads = [(k, k) for k, leads in enumerate(dependence) if not absent or not leads <= absent]
+    return Part(whole, [*range(len(graph.saved) + len(graph.differentiable))], grads)
+
+
+class Builder:
+    def __init__(self, graph, absent):
+        whole, self.graph, self.environment = graph.backward, fx.Graph(), {}
+        places = [n for n in whole.graph.nodes if n.op == "placeholder"]
+        behind = dependence(whole, places[len(graph.saved) :])
+        # What depends on tangents is linear in them: zero if all of them are.
+        self.zero = {n for n, tangents in behind.items() if tangents and tangents <= absent}
+        gradients = enumerate(zip(whole.graph.output_node().args[0], graph.grad_dependence, strict=True))
+        wanted = [(k, g) for k, (g, leads) in gradients if g not in self.zero and not leads <= absent]
+        effects = [n for n in whole.graph.nodes if n.op == "call_function" and has_effect(n)]
+        alive = needed_for([*(g for _, g in wanted), *effects], self.zero)
+        for node in whole.graph.nodes:
+            if node in alive:
+                self.environment[node] = self.copied(node)
+        self.graph.output([self.environment[g] for _, g in wanted])
+        gm = fx.GraphModule(whole, self.graph, "backward")
+        gm.meta.update(whole.meta)
+        reads = [k for k, n in enumerate(places) if n in alive]
+        self.part = Part(gm, reads, [(k, position) for position, (k, _) in enumerate(wanted)])
+
+    def copied(self, node):
+        zeros = [n for n in node.all_input_nodes if n in self.zero]
+        if zeros and node.target is aten.add.Tensor and not node.kwargs:
+            (other,) = [n for n in node.args if n not in self.zero]
+            if same_form(node, other):
+                return self.environment[other]
+        for n in zeros:
+            if n not in self.environment:
+                self.environment[n] = self.zeros(n)
+        return self.graph.node_copy(node, self.environment.__getitem__)
+
+    def zeros(self, node):
+        value = node.meta["val"]
+        options = {"dtype": value.dtype, "device": value.device}
+        made = self.graph.call_function(aten.full.default, ([*map(self.size, value.shape)], 0), options)
+        with value.fake_mode:
+            made.meta = {**node.meta, "val": torch.full(value.shape, 0, **options)}
+        return made
+
+    def size(self, number):
+        """A size as an argument: one that is symbolic where an input tells it."""
+        if isinstance(number, int):
+            return number
+        place = Places(self.graph).of.get(number.node._expr)
+        if place is None:
+            raise Unsupported("size of a missing gradient", f"no input of the backward tells {number}")
+        node, operator, *arguments = place
+        if operator is None:
+            return node
+        made = self.graph.call_function(operator, (node, *arguments))
+        made.meta = {"val": number, "backward": True}
+        return made
+
+
+def same_form(a, b):
+    a, b = a.meta["val"], b.meta["val"]
+    return a.shape == b.shape and a.dtype == b.dtype
