@@ -43,6 +43,7 @@ freeze = _flag("FREEZE", False)  # without gradients: fold parameters; a write t
 
 # --- inductor ---------------------------------------------------------------------------------------
 fusion = _flag("FUSION", True)
+fallback_random = _flag("FALLBACK_RANDOM", False)  # on a GPU: eager's own random numbers (on a CPU they always are)
 emulate_precision_casts = _flag("EMULATE_PRECISION_CASTS", False)  # round bf16/fp16 where eager rounds
 cpp_compiler = _text("CXX", os.environ.get("CXX", ""))  # "" = look for g++, then clang++
 cpp_threads = _number("CPP_THREADS", 0)  # 0 = torch.get_num_threads()

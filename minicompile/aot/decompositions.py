@@ -17,7 +17,7 @@ import torch._decomp.decompositions
 from torch._C import DispatchKey
 from torch._prims_common import get_computation_dtype, suggest_memory_format
 
-from .layouts import drawn
+from . import random_rules
 
 aten = torch.ops.aten
 
@@ -32,8 +32,8 @@ EXTRA = """
 
 # Kernels that are called, not rewritten.
 CALLED = """
-    addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu bernoulli
-    multilabel_margin_loss_forward
+    addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu
+    bernoulli.default multilabel_margin_loss_forward
 """
 
 # Operators that have a lowering of their own.
@@ -65,7 +65,7 @@ FORMATTED = """
     _native_batch_norm_legit_no_training.default max_unpool2d.default native_batch_norm.default
 """
 
-OURS = {}  # OpOverload -> function
+OURS = dict(random_rules.RULES)  # OpOverload -> function
 
 
 def overloads(names):
@@ -178,19 +178,6 @@ def in_opmath(function):
 @in_opmath
 def silu(x):
     return x / (1 + torch.exp(-x))
-
-
-@decompose(aten.native_dropout.default)
-def native_dropout(x, p, train):
-    """Only the mask is drawn by ATen (the very numbers that eager draws); the arithmetic fuses with its neighbours."""
-    if x.device.type != "cpu":
-        return NotImplemented  # eager draws in its own kernel there, by other rules
-    if p == 0 or train is False:
-        return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    if p == 1:  # `torch.dropout` draws nothing then
-        return x * 0.0, torch.zeros_like(x, dtype=torch.bool)
-    mask = drawn(torch.empty_like(x), 1 - p, torch.bool)
-    return x * mask * (1 / (1 - p)), mask
 
 
 @decompose(aten.soft_margin_loss_backward.default)

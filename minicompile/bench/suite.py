@@ -14,7 +14,7 @@ import traceback
 import torch
 
 import minicompile
-from minicompile import accuracy
+from minicompile import accuracy, config
 from minicompile.testing import CompileCounter
 
 from . import timing
@@ -120,7 +120,7 @@ def _fill(row, entry, mode, settings, seed):
         return compiled
 
     with turns(settings.turns) as wait:
-        with full_precision():
+        with full_precision(), config.patch(fallback_random=settings.check):
             if not settings.check:
                 compiled = compiler(copy.deepcopy(model))
             elif mode == "inference":
@@ -129,8 +129,23 @@ def _fill(row, entry, mode, settings, seed):
                 compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
         row["correct"] = "yes" if settings.check else None
         row["torch_graphs"] = torch_graphs(entry, mode, settings)
+        if (
+            settings.timed
+            and settings.check
+            and settings.device == "cuda"
+            and draws(step(model, args, kwargs, loss, mode))
+        ):
+            minicompile.reset()  # what is timed draws in its kernels
+            compiled = minicompile.compile(copy.deepcopy(model), backend=settings.backend, mode=settings.compile_mode)
         if settings.timed:
             _time(row, model, compiled, (args, kwargs, loss, mode), settings, wait)
+
+
+def draws(run):
+    """Does a step take random numbers of the GPU?"""
+    before = torch.cuda.get_rng_state()
+    run()
+    return not torch.equal(before, torch.cuda.get_rng_state())
 
 
 @contextlib.contextmanager

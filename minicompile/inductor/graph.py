@@ -163,6 +163,7 @@ class GraphLowering:
         self.layouts, self.node, self.env = {}, None, {}
         self.numbers = {}  # name of an input that is a number -> its expression
         self.symbols = Symbols()
+        self.seeds = {}  # device -> those that its draws have not taken yet
 
     # --- what lowerings use ---
 

@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 import torch
 
+from .. import philox
+
 ERROR_INDEX, ERROR_DIVISION = 1, 2  # bits of the flag that a kernel returns
 
 
@@ -69,6 +71,11 @@ def _where(spec, dtypes, dtype):
     return dtypes[1]
 
 
+def _draw(spec, dtypes, dtype):
+    _check(dtypes[0] == torch.int64 and dtypes[1] in (torch.int32, torch.int64), spec, dtypes)
+    return torch.float32
+
+
 def _given(spec, dtypes, dtype):
     _check(len(dtypes) == 1 and dtype is not None, spec, dtypes)
     return dtype
@@ -81,6 +88,7 @@ RULES = {
     "compare": _compare,  # T, T -> bool
     "logical": _logical,  # bool -> bool
     "where": _where,  # bool, T, T -> T
+    "draw": _draw,  # a seed, the number of an element -> float32
     "given": _given,  # T -> the dtype that the expression names
 }
 
@@ -190,6 +198,9 @@ ROWS = [
     ("hypot", "float", torch.hypot, "m_hypot({0}, {1})", "libdevice.hypot({0}, {1})", 12),
     ("copysign", "float", torch.copysign, "m_copysign({0}, {1})", "libdevice.copysign({0}, {1})", 1),
     ("nextafter", "float", torch.nextafter, "m_nextafter<{store}>({0}, {1})", "libdevice.nextafter({0}, {1})", 20),
+    # ---- random numbers (see philox.py; C++ kernels get eager's)
+    ("uniform", "draw", philox.uniform_at, "", "rt.uniform({0}, {1}, 0)", 30),
+    ("uniform_1", "draw", lambda seed, i: philox.uniform_at(seed, i, 1), "", "rt.uniform({0}, {1}, 1)", 30),
 ]  # fmt: skip
 
 OPS = {row[0]: OpSpec(*row) for row in ROWS}

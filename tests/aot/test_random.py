@@ -1,6 +1,7 @@
 """Random numbers: compiled code draws what eager draws, bit by bit, and leaves the generator where eager leaves it.
 
-There is therefore no `fallback_random` option: it would change nothing.
+So it is on a CPU, where the option `fallback_random` changes nothing; for kernels of a GPU see
+tests/inductor/test_random_kernels.py.
 """
 
 import pytest

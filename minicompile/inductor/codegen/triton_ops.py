@@ -285,6 +285,22 @@ def digamma(a):
     return result.to(a.dtype)
 
 
+# --- random numbers -------------------------------------------------------------------------------------
+
+
+@jit
+def uniform(seed, index, word: tl.constexpr):
+    """Philox-2x32-10 of a seed and the number of an element; see philox.py."""
+    if index.dtype == tl.int64:
+        seed = seed ^ (index & -(1 << 32))
+    key, high, low = seed.to(tl.uint32), (seed >> 32).to(tl.uint32), index.to(tl.uint32)
+    for _ in tl.static_range(10):
+        product = low.to(tl.uint64) * 0xD256D193
+        low, high = (product >> 32).to(tl.uint32) ^ key ^ high, product.to(tl.uint32)
+        key = key + 0x9E3779B9
+    return ((low if word == 0 else high) >> 8).to(tl.float32) * 5.9604644775390625e-08
+
+
 # --- indices ------------------------------------------------------------------------------------------
 
 

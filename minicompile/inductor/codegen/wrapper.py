@@ -14,6 +14,7 @@ import sys
 import sympy
 import torch
 
+from ... import philox
 from ..floats import FloatValue, SizePrinter
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
@@ -184,6 +185,7 @@ class Raw(str):
 BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 BINDINGS["aten._assert_scalar.default"] = "check"
 BINDINGS["aten.bernoulli.p"] = "bernoulli"
+BINDINGS["minicompile.seeds.default"] = "seeds"
 
 
 def overload_text(overload):
@@ -311,6 +313,7 @@ NAMES = {
     "fixed": fixed,
     "check": check,
     "bernoulli": random_draws.bernoulli,
+    "seeds": philox.draw_seeds,
     "device": torch.device,
     "math": math,
     "operator": operator,

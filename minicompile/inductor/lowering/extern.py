@@ -4,8 +4,12 @@ Goes in: an operator's arguments.  Comes out: a `TensorValue` that reads the cal
 Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir.py`.  Taught in chapter 13.
 """
 
+import torch
+
+from ... import philox  # noqa: F401 (its operators)
 from .. import ir
-from ..graph import current, layout_of
+from ..graph import TensorValue, current, layout_of
+from ..indexing import flatten
 from .common import LOWERINGS, aten, fake, register_lowering
 from .slices import slice_
 from .views import constant_pad_nd
@@ -36,6 +40,29 @@ def bernoulli(x, p=0.5, generator=None):
     kind = {"dtype": like.dtype, "device": like.device}
     memory = current().extern(aten.empty_strided.default, (like.size, like.stride), kind, "extern")
     return current().extern(aten.bernoulli.p, (memory, p), {"generator": generator}, "extern")
+
+
+@register_lowering(torch.ops.minicompile.seed)
+def seed(device):
+    """The seeds of a graph are drawn together."""
+    graph, device = current(), torch.device(device)
+    if device not in graph.seeds:
+        same = [n for n in graph.gm.graph.nodes if n.target is graph.node.target and torch.device(n.args[0]) == device]
+        graph.seeds[device] = iter(
+            graph.extern(torch.ops.minicompile.seeds.default, (len(same), device), {}, "extern", [fake()] * len(same))
+        )
+    return next(graph.seeds[device])
+
+
+@register_lowering(torch.ops.minicompile.uniform)
+def uniform(seed, size, word):
+    name = ("uniform", "uniform_1")[word]
+
+    def inner(position):
+        number = flatten(position, tuple(size))
+        return ir.op(name, seed.load(()), ir.index_expr(number, ir.index_dtype(number)))
+
+    return TensorValue(seed.device, torch.float32, size, inner)
 
 
 @register_lowering(aten._assert_scalar)
