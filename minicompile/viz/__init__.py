@@ -33,6 +33,9 @@ from .picture import Picture as Picture
 from .recompiles import draw_recompiles as draw_recompiles
 from .recompiles import record_recompiles as record_recompiles
 from .recorded import draw_bandwidth as draw_bandwidth
+from .recorded import draw_launches as draw_launches
+from .recorded import draw_modes as draw_modes
+from .recorded import draw_race as draw_race
 from .recorded import load_recorded as load_recorded
 from .recorded import machine_of as machine_of
 from .recorded import measure_bandwidth as measure_bandwidth

@@ -62,6 +62,10 @@ class Launch:
     def of(self, name):
         return [access for access in self.accesses if access.name == name]
 
+    def only(self, *programs):
+        """What these programs touched."""
+        return dataclasses.replace(self, accesses=[access for access in self.accesses if access.program in programs])
+
     def __repr__(self):
         blocks = ", ".join(f"{name}={size}" for name, size in self.blocks.items())
         lines = [f"{self.name}: {self.programs} programs, {blocks}"]
@@ -249,9 +253,14 @@ def draw_memory(canvas, launch, name, memory, left, top, wide, high):
     canvas.text(left + 58 + 8 * len(name), top - 12, shape, 12.5, style.MUTED)
     gap = 1 if high > 8 else 0
     for cells in (memory.masked, memory.cells):
+        boxes = {}  # (columns, program, last row) -> first row: runs below each other are one box
         for row, column, count, program in memory.runs(cells):
+            place = column, count, program
+            boxes[(*place, row)] = row if gap else boxes.pop((*place, row - 1), row)
+        for (column, count, program, last), first in boxes.items():
             fill = MASKED if cells is memory.masked else TOUCHED[program % len(TOUCHED)]
-            canvas.box(left + wide * column, top + high * row, wide * count, high - gap, fill, radius=0)
+            box = left + wide * column, top + high * first, wide * count, high * (last - first + 1) - gap
+            canvas.box(*box, fill, radius=0)
     canvas.box(left, top, wide * memory.columns, high * memory.rows - gap, "none", style.MUTED, radius=0)
     spans = {}
     for row, column, count, program in memory.runs(memory.cells):

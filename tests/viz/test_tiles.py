@@ -1,4 +1,4 @@
-"""The pictures of chapter 12: what each program of a kernel touched, and figures that were recorded on a GPU."""
+"""The pictures of chapters 12 and 13: what each program of a kernel touched, and figures recorded on a GPU."""
 
 import pathlib
 
@@ -52,9 +52,11 @@ def test_an_access_outside_of_every_tensor_is_not_made():
 
 def test_a_warp_fetches_whole_sectors():
     x, out = torch.randn(64, 64), torch.empty(64, 64)
-    traffic = launch(turned, 32, x, out, BLOCK=128).traffic()
+    found = launch(turned, 32, x, out, BLOCK=128)
+    traffic = found.traffic()
     assert torch.equal(out, x.t())
     assert traffic == {"x": (16384, 8 * 16384), "out": (16384, 16384)}
+    assert found.only(3).traffic()["out"] == (512, 512) and "program 3" in repr(found.only(3))
 
 
 def test_what_is_replaced_is_put_back():
@@ -81,3 +83,15 @@ def test_recorded_figures():
     assert picture.text.startswith("NVIDIA H200, torch 2.") and "gelu" in picture.text
     fresh = recordings.measure_bandwidth(["gelu"], device="cpu", size="small")
     assert recordings.shares(fresh)["gelu"][1] is None and recordings.draw_bandwidth(fresh).text
+
+
+def test_recorded_race_launches_and_modes():
+    race, launches, modes = (
+        recordings.load_recorded(RECORDED / f"{name}_h200.json")
+        for name in ("block_size_race", "launch_timeline", "reduce_overhead")
+    )
+    assert "the rules take 1024 and 4 warps" in recordings.draw_race(race).text
+    found = {recordings.kind_of(kernel)[0] for way in launches["ways"].values() for _, _, kernel in way["kernels"]}
+    assert found == {"generated", "copy", "eager's elementwise", "eager's layer norm", "matrix product"}
+    assert "CUDA graph: 1 launch, 25 kernels" in recordings.draw_launches(launches).text
+    assert len(recordings.draw_modes(modes).text.split("\n")) == 1 + len(modes["rows"])
