@@ -37,6 +37,10 @@ def exception_of(interpreter):
     return interpreter.exception()
 
 
+STEPS_OF_A_ROUND = 10  # instructions, of a loop that may go round `config.loop_limit` times
+MOST_DRAWS = 500  # random numbers, each of which is an input of the graph
+
+
 @dataclasses.dataclass
 class GraphInput:
     """One placeholder: how to read it at run time, and what capture knows about it."""
@@ -71,7 +75,8 @@ class OutputGraph:
         self.generators = []  # that capture made, and that have not ended
         self.watch = compile_options.watch
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
-        self.steps = 0  # instructions run so far, in all frames
+        self.steps = 0  # instructions run so far, in all frames, and elements that C code takes from iterators
+        self.steps_at_operation = 0  # when the graph grew last
         self.break_at = None  # the RestartAnalysis of the attempt before
         self.nested = []  # the NestedGraphs under construction, outermost first
         dynamic = False if function_modes.may_watch() else compile_options.dynamic
@@ -140,7 +145,14 @@ class OutputGraph:
             args = (self.create_node("call_function", operator.neg, (-args[0],)), *args[1:])
         node = self.graph.create_node(op, target, args, kwargs)
         node.meta["stack_trace"] = self.stack_trace
+        self.steps_at_operation = self.steps
         return node
+
+    def check_patience(self):
+        """Python that makes no operation is not for a graph; and an iterator may have no end."""
+        steps = self.steps - self.steps_at_operation
+        if steps > STEPS_OF_A_ROUND * config.loop_limit:
+            unsupported("long loop", f"{steps} instructions ran during capture without an operation for the graph")
 
     def argument(self, value):
         """A leaf of a node's arguments.  FX writes constants as Python does, which loses `complex(0, -0.0)` and NaN."""
@@ -169,6 +181,8 @@ class OutputGraph:
 
     def add_draw(self, generator, method, arguments, example):
         """A number that the new bytecode draws from a random generator, at `generator`, in front of all else."""
+        if len(self.draws) == MOST_DRAWS:
+            unsupported("long loop", f"{MOST_DRAWS} random numbers were drawn during capture")
         source = DrawSource(len(self.draws))
         self.draws.append((source, generator, method, arguments))
         return self.add_unknown_number(example, source)

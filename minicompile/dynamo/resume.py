@@ -18,7 +18,7 @@ from .bytecode_analysis import copy_instructions, live_sets, prologue_length, re
 from .codegen import PyCodegen
 from .guards import frame_arguments
 from .nested_breaks import CallerContinuation, emit_call, may_be_missed, sees_death
-from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code
+from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code, resumes_in_loop
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
 from .variables.generators import GeneratorVariable
@@ -255,7 +255,7 @@ def _call_resume(tx, origin, place, bound, names, make=_eval_frame.Continuation)
     make: called with the list of the resume function and its arguments; what it returns the frame returns.
     """
     code, arguments = resume_code(origin.code, place, bound, names)
-    if tx.output.break_at.error.kind == "long loop":  # the rest of it would break at every turn
+    if tx.output.break_at.error.kind == "long loop" and resumes_in_loop(code):  # it would break at every turn
         _eval_frame.skip(code)
     codegen = PyCodegen(tx.output, tx.code)
     for k in reversed(range(len(bound))):

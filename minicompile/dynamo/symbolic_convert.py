@@ -132,6 +132,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
             close_dropped(self)
 
     def run_instruction(self, method, instruction):
+        self.output.check_patience()
         try:
             method(instruction)
             if self.side_effects.mortals:

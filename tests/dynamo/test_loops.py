@@ -1,8 +1,10 @@
 """Loops with a graph break in the body: as many compilations as the loop has pieces, however often it goes round."""
 
 import functools
+import itertools
 import math
 import operator
+import random
 import warnings
 
 import pytest
@@ -396,6 +398,26 @@ def test_a_very_long_loop_is_left_to_eager_from_the_limit_on():
             assert torch.equal(compiled(torch.ones(2), n), loop(torch.ones(2), n))
     assert minicompile.record.break_reasons == {"long loop": 2}
     assert counter.graphs == 3  # the callee is captured by itself, the second time with a symbolic number
+
+
+def test_python_that_makes_no_operation_is_left_in_the_end_and_the_rest_is_captured():
+    """Neither a loop in C over an iterator that is long, nor calls that go on and on, has a jump that is counted."""
+
+    def table():
+        return sum(a * b for a in range(40) for b in range(40))
+
+    def taken(x):
+        return (x * table()).relu() + any(itertools.repeat(None, 10**6))
+
+    def drawn(x):
+        return x + len([random.random() for _ in range(600)])
+
+    with config.patch(loop_limit=100):
+        for function, graphs in ((taken, 2), (drawn, 1)):
+            counter, x = CompileCounter(), torch.ones(2)
+            minicompile.record.break_reasons.clear()
+            assert torch.equal(minicompile.compile(function, backend=counter)(x), function(x))
+            assert set(minicompile.record.break_reasons) == {"long loop"} and counter.graphs == graphs
 
 
 def test_a_method_of_a_number_with_one_that_varies():

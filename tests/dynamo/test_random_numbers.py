@@ -139,3 +139,20 @@ def test_a_graph_that_raises_draws_as_often_as_eager():
             function(torch.ones(1, 4, 8), torch.tensor([3]))
         numbers.append(torch.rand(1).item())
     assert numbers[0] == numbers[1]
+
+
+def test_a_generator_may_have_methods_of_its_own():
+    """Which its other methods call: none of these is a draw then."""
+
+    def f(x, generator):
+        return x + 1, generator.random(), generator.randint(0, 9), generator.uniform(1, 3)
+
+    compiled = minicompile.compile(f, backend="eager")
+    for own in (None, [0.5, 0.25, 0.125], [0.75, 0.0, 0.5], None):
+        results = []
+        for function in (f, compiled):
+            generator = random.Random(3)
+            if own is not None:
+                generator.random = own[:].pop
+            results.append((function(torch.ones(1), generator)[1:], generator.getstate()))
+        assert results[0] == results[1]

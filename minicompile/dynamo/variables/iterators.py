@@ -31,6 +31,8 @@ class IteratorVariable(BuiltinObject):
 
     def next(self, tx):
         tx.side_effects.mutated(self)
+        tx.output.steps += 1
+        tx.output.check_patience()
         item = self.advance(tx)
         return item if item is not None else tx.raise_observed(StopIteration)
 

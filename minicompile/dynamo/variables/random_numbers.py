@@ -55,6 +55,9 @@ class ExistingRandomVariable(UserDefinedObjectVariable):
             if getattr(random.Random, each) is not method:
                 unsupported("class changed", f"`random.Random.{each}` is another one now")
             guard_attribute(tx, random.Random, each)
+            if self.stored_attribute(tx, each) is not None:  # `generator.random = ...`, which the others call
+                return super().var_getattr(tx, name)
+            self.guard_lacks(tx, each)
         return BuiltinMethodVariable(self, name)
 
     def call_method(self, tx, name, args, kwargs):
