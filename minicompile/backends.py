@@ -89,8 +89,8 @@ BACKENDS = {"eager": eager, "aot_eager": aot_eager, "inductor": inductor_backend
 MODES = {  # mode -> options of config
     "default": {},
     "reduce-overhead": {"cuda_graphs": True},
-    "max-autotune": {"cuda_graphs": True},
-    "max-autotune-no-cudagraphs": {},
+    "max-autotune": {"cuda_graphs": True, "max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
 
 

@@ -51,6 +51,7 @@ _interpret = os.environ.get("TRITON_INTERPRET") == "1"
 cpu_backend = _text("CPU_BACKEND", "triton" if _interpret else "cpp")  # or "triton" (interpreted), "interpreter" (ATen)
 cuda_backend = _text("CUDA_BACKEND", "triton")  # "triton" or "interpreter"
 cuda_graphs = _flag("CUDA_GRAPHS", False)  # replay recorded launches; mode="reduce-overhead" turns it on
+max_autotune = _flag("MAX_AUTOTUNE", False)  # matrix products in Triton where measured faster; the mode turns it on
 verify_ir = _flag("VERIFY_IR", False)  # check the loop IR after every pass (tests turn it on)
 
 # --- caches -----------------------------------------------------------------------------------------

@@ -45,9 +45,9 @@ def codegen(groups, target="cpp"):
     """Schedule -> Source: the kernels and the wrapper.  target: "cpp" or "triton"."""
     with record.stage("codegen") as snapshot:
         if target == "triton":
-            from .codegen import triton  # needs the triton package
+            from .codegen import triton, triton_matmul  # need the triton package
 
-            source = triton.generate(groups)
+            source = triton.generate(triton_matmul.tuned(groups) if config.max_autotune else groups)
         else:
             source = cpp.generate(groups)
         snapshot.artifact = source

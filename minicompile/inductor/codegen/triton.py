@@ -276,9 +276,10 @@ class LoopKernel(SharedReductions, LoopedReductions):
 
 
 def make_kernel(group, schedule, shared):
+    from .triton_matmul import ProductKernel
     from .triton_scatter import ScanKernel, ScatterKernel
 
-    kinds = {"loops": LoopKernel, "scatter": ScatterKernel, "scan": ScanKernel}
+    kinds = {"loops": LoopKernel, "scatter": ScatterKernel, "scan": ScanKernel, "product": ProductKernel}
     return kinds[group.kind](group, schedule, shared).generate()
 
 

@@ -227,7 +227,7 @@ class TritonWriter(ExprWriter):
         low, _ = atom.index.bounds()
         if isinstance(low, int) and low >= 0:
             return f"(({text}) {'//' if floor else '%'} {self.size(atom.divisor)})"
-        return f"rt.{'floor' if floor else 'mod'}_index({text}, {self.size(atom.divisor)})"
+        return f"rt.{'floordiv' if floor else 'remainder'}({text}, {self.size(atom.divisor)})"
 
     def indirect(self, atom, text, mask):
         if atom.wrap:
@@ -259,15 +259,18 @@ class TritonWriter(ExprWriter):
         return typed(text, expr.dtype) if expr.dtype in (torch.bool, torch.float64) else text
 
     def load(self, expr, address, mask):
+        return self.loaded(self.load_text(expr, address, mask), expr.dtype)
+
+    def load_text(self, expr, address, mask):
+        """The load itself: half types are not widened yet."""
         layout = self.layouts[expr.buffer]
         if isinstance(layout.numel(), int) and layout.numel() == 0:
-            return typed(literal(0 if layout.dtype != torch.bool else False, expr.dtype), expr.dtype)
+            return f"tl.full([], 0, {storage(layout.dtype)})"
         have = self.axes_of_address(address)
         want = have | self.axes_under(mask)
         condition = self.mask(want, mask)
         place = self.spread(self.index(address, mask), have, want)
-        text = f"tl.load({self.names[expr.buffer]} + {place}{', ' + condition if condition else ''})"
-        return self.loaded(text, expr.dtype)
+        return f"tl.load({self.names[expr.buffer]} + {place}{', ' + condition if condition else ''})"
 
     def loaded(self, text, dtype):
         if dtype in ir.HALF:
@@ -339,8 +342,11 @@ def likely(writer, reach):
     return 2 * wide + sum(4 << k for k, n in enumerate(sizes) if n % 16)
 
 
-def function(name, writer, body, grid, num_warps, constants, rare=False):
-    """The whole kernel.  grid: text of the number of programs; constants: block sizes; rare: not compiled ahead."""
+def function(name, writer, body, grid, num_warps, constants, rare=False, stages=None):
+    """The whole kernel.
+
+    grid: text of the number of programs; constants: block sizes; rare: not compiled ahead; stages: of the pipeline.
+    """
     reach = writer.reach and sympy.Max(*largest(writer.reach))
     more = f', reach="{writer.size(reach)}"' if writer.reach and not writer.wide else ""
     writer.size_names = list(writer.numbers.values())
@@ -349,6 +355,7 @@ def function(name, writer, body, grid, num_warps, constants, rare=False):
     types = ", ".join(f"{text}: {kind}" for text, kind in [*writer.types, *((s, "i64") for s in writer.size_names)])
     blocks = "".join(f", {k}={v}" for k, v in constants.items())
     more += (", asserts=True" if writer.asserts else "") + (", rare=True" if rare else "")
+    more += f", num_stages={stages}" if stages else ""
     fixed = [*constants, *(["index"] if writer.numbers else [])]
     params = [text for text, _ in writer.types] + writer.size_names + [f"{k}: tl.constexpr" for k in fixed]
     head = [

@@ -72,6 +72,12 @@ def _reduction(function, keepdims=True):
     return lambda x: block(function(x.handle.data, axis=1, **extra), x)
 
 
+def dot(a, b, acc, precision):
+    """In float32, as the interpreter's own for bfloat16 is not."""
+    a, b = (to_float(x) if x.type.scalar in _HALF else x for x in (a, b))
+    return block(np.matmul(a.handle.data, b.handle.data) + acc.handle.data, acc)
+
+
 def checked(i, size, used):
     """What eager raises."""
     number = lambda v: v.handle.data if isinstance(v, tl.core.tensor) else v  # noqa: E731
@@ -87,7 +93,7 @@ def ops():
     module = importlib.util.module_from_spec(spec)
     module.jit, module.libdevice = (lambda function: function), LIBDEVICE
     spec.loader.exec_module(module)
-    module.checked, module.to_half, module.to_float = checked, to_half, to_float
+    module.checked, module.to_half, module.to_float, module.dot = checked, to_half, to_float, dot
     module.digamma = _elementwise(torch.digamma)
     for name, ufunc in (("sum", np.add), ("prod", np.multiply), ("max", np.maximum), ("min", np.minimum)):
         setattr(module, f"reduce_{name}", _reduction(ufunc.reduce))

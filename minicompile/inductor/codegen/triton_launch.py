@@ -48,13 +48,16 @@ class TritonKernel:
     are 16 bytes wide.  likely: the kind to compile ahead; reach: the size below which indices stay.
     """
 
-    def __init__(self, function, types_, grid, num_warps, constants, asserts=False, reach="", likely=0, rare=False):
+    def __init__(
+        self, function, types_, grid, num_warps, constants, asserts=False, reach="", likely=0, rare=False, num_stages=3
+    ):
         self.function, self.grid, self.constants = function, grid, constants
         self.reach, self.likely, self.rare = reach, likely, rare
         self.signature = dict(part.split(": ") for part in types_.split(", "))
         self.sizes = [name for name, kind in self.signature.items() if not kind.startswith("*")]
         self.options = {
             "num_warps": num_warps,
+            "num_stages": num_stages,  # of a product's loop
             "enable_fp_fusion": False,  # a * b + c rounds twice, as in eager
             "enable_reflect_ftz": False,  # libdevice keeps denormal numbers
             "debug": asserts,  # device_assert is compiled in
@@ -179,7 +182,7 @@ def guarded(launch, device):
     return call
 
 
-FACTS = ("asserts", "reach", "likely", "rare")
+FACTS = ("asserts", "reach", "likely", "rare", "num_stages")
 
 
 def kernel(types_, *, grid, num_warps, **more):

@@ -317,16 +317,6 @@ def checked(i, size, used):
     return i
 
 
-@jit
-def floor_index(a, b):
-    return floordiv(a, b)
-
-
-@jit
-def mod_index(a, b):
-    return remainder(a, b)
-
-
 # --- reductions over the last axis of a block, which stays with size 1; and scans along it ----------------
 
 
@@ -378,6 +368,11 @@ def reduce_any(x):
 @jit
 def reduce_all(x):
     return tl.reduce(x.to(tl.int32), 1, _and, keep_dims=True) != 0
+
+
+@jit
+def dot(a, b, acc, precision: tl.constexpr):
+    return tl.dot(a, b, acc, input_precision=precision)
 
 
 @jit

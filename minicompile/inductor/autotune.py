@@ -1,0 +1,71 @@
+"""Which of several ways is fastest: measured once, remembered on disk.
+
+Goes in: candidates by name, each a function that makes a callable.  Comes out: the name of the fastest.
+Mirrors `torch/_inductor/select_algorithm.py`.  Taught in chapter 13.
+"""
+
+import concurrent.futures
+import os
+import statistics
+import time
+
+import torch
+
+from .. import record
+from . import cache
+
+CALLS, ROUNDS = 10, 7  # calls in one measurement, of which the median counts
+
+
+def timer(call, device):
+    """Seconds of a call; on a GPU of its kernels, without the time that launching them takes."""
+    call()
+    if device.type != "cuda":
+        return statistics.median(_clocked(call) for _ in range(ROUNDS))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            call()
+    graph.replay()
+    return statistics.median(_replayed(graph) for _ in range(ROUNDS))
+
+
+def _clocked(call):
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _replayed(graph):
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    began.record()
+    graph.replay()
+    ended.record()
+    ended.synchronize()
+    return began.elapsed_time(ended) / 1e3 / CALLS
+
+
+def choose(candidates, key, device):
+    """The name of the fastest candidate.  key: texts that say what is measured.
+
+    A candidate that a device has too little memory of its own for (Triton's `OutOfResources`) is none.
+    """
+    from triton.runtime.errors import OutOfResources
+
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    name = f"choice-{cache.key_of(hardware, *candidates, *key)}"
+    path = cache.get(name)
+    if path is not None:
+        return cache.unseal(path.read_bytes()).decode()
+    times = {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        made = {each: pool.submit(make) for each, make in candidates.items()}
+    for each, future in made.items():
+        try:
+            times[each] = timer(future.result(), device)
+        except OutOfResources:
+            record.log("perf", "autotune: %s does not fit on the device", each)
+    best = min(times, key=times.get)
+    cache.put(name, best.encode())
+    record.log("perf", "autotune: %s of %s", best, {each: f"{1e6 * t:.1f} us" for each, t in times.items()})
+    return best
