@@ -103,6 +103,28 @@ call_handed_over(PyObject *call)
     return result;
 }
 
+/* Until 3.12 the dict that `locals()` returns is part of the frame, and keeps alive what it shows: a frame that goes on
+ * for another takes it over, in the `__dict__` of its function. */
+static PyObject *
+py_keep_locals(PyObject *module, PyObject *function)
+{
+#if PY_VERSION_HEX < 0x030D0000
+    PyObject *locals = PyThreadState_Get()->cframe->current_frame->f_locals;
+    if (locals != NULL && PyFunction_Check(function))
+        Py_XSETREF(((PyFunctionObject *)function)->func_dict, Py_NewRef(locals));
+#endif
+    return Py_NewRef(function);
+}
+
+static void
+take_locals(_PyInterpreterFrame *f)
+{
+#if PY_VERSION_HEX < 0x030D0000
+    if (f->f_locals == NULL)
+        f->f_locals = Py_XNewRef(F_FUNC(f)->func_dict);
+#endif
+}
+
 static PyObject * /* steals result */
 run_continuations(_PyInterpreterFrame *f, PyObject *result)
 {
@@ -200,13 +222,14 @@ consider(PyThreadState *ts, _PyInterpreterFrame *f, int throwflag)
         PyObject *call = tls_handed_over;
         tls_handed_over = NULL;
         PyList_SetSlice(call, 0, PY_SSIZE_T_MAX, NULL);
+        take_locals(f);
     }
     if (tls_callback == NULL || throwflag)
         return run_default(ts, f, throwflag);
     PyCodeObject *co = F_CODE(f);
     PyObject *cache = cache_of(co), *entry = NULL, *result = NULL;
     if (cache == SKIP || (co->co_flags & KIND) != PLAIN_FUNCTION || f->owner != FRAME_OWNED_BY_THREAD
-            || f->f_locals != NULL || f->frame_obj != NULL || ts->tracing)
+            || (f->f_locals != NULL && !continues) || f->frame_obj != NULL || ts->tracing)
         return run_default(ts, f, throwflag);
     PyObject *first = cache != NULL ? PyTuple_GET_ITEM(cache, 0) : NULL;
     if (first != NULL && PyTuple_GET_ITEM(first, E_GUARD) == Py_None
@@ -321,6 +344,8 @@ static PyMethodDef methods[] = {
      "call(callback, fn, *args, **kwargs): run fn with the hook set to `callback` on this thread (None: off)"},
     {"call_piece", (PyCFunction)(void (*)(void))py_call_piece, METH_FASTCALL,
      "call_piece(continuation, must_end) -> its result, or the continuation of which must_end(it) is false"},
+    {"keep_locals", py_keep_locals, METH_O,
+     "keep_locals(function) -> function: when it is called by a Continuation, its frame has the caller's `locals()`"},
     {"set_callback", py_set_callback, METH_O,
      "set_callback(callback or None) -> the earlier one.  A thread must not end with one set: prefer `call`."},
     {"skip", py_skip, METH_O, "skip(code): never ask for this code"},

@@ -303,20 +303,22 @@ lacks_attribute(PyObject *object, PyObject *name)
 }
 
 /* ---- modules ---------------------------------------------------------------------------------------------------- */
-enum { N_HOOKS = 4 };
-static PyObject *hook_names[N_HOOKS], *forward_name;
+enum { N_HOOKS = 4, N_CALLS = 3 };
+static PyObject *hook_names[N_HOOKS], *call_names[N_CALLS];
 
 static int
 intern_names(void)
 {
     const char *names[] = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"};
+    const char *calls[] = {"forward", "_call_impl", "_compiled_call_impl"};
     for (int i = 0; i < N_HOOKS; i++)
         hook_names[i] = PyUnicode_InternFromString(names[i]);
-    forward_name = PyUnicode_InternFromString("forward");
+    for (int i = 0; i < N_CALLS; i++)
+        call_names[i] = PyUnicode_InternFromString(calls[i]);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int /* no hooks of its own, no forward of its own */
+static int /* no hooks of its own, no forward of its own, nor what nn.Module calls in front of it */
 plain_call(PyObject *module, Place *places)
 {
     PyObject *attributes = attributes_of(module);
@@ -326,8 +328,8 @@ plain_call(PyObject *module, Place *places)
         Py_DECREF(name);
         answer = hooks == NULL ? -1 : PyDict_Check(hooks) ? PyDict_GET_SIZE(hooks) == 0 : PyObject_Not(hooks);
     }
-    if (answer == 1) {
-        int found = PyDict_Contains(attributes, forward_name);
+    for (int i = 0; i < N_CALLS && answer == 1; i++) {
+        int found = PyDict_Contains(attributes, call_names[i]);
         answer = found < 0 ? -1 : !found;
     }
     Py_XDECREF(attributes);

@@ -108,9 +108,8 @@ def slot_is_unset(instance, descriptor):
 
 def has_no_hooks(module):
     """A module call is then just its `forward`."""
-    return not (
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return not any(hooks) and "_call_impl" not in vars(module) and "_compiled_call_impl" not in vars(module)
 
 
 _module_hooks = torch.nn.modules.module

@@ -50,7 +50,7 @@ class GuardKind:
 
 
 PLAIN_CALL = """not ((d := {s}.__dict__)["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"]
-        or d["_backward_pre_hooks"] or "forward" in d)"""
+        or d["_backward_pre_hooks"] or "forward" in d or "_call_impl" in d or "_compiled_call_impl" in d)"""
 GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
     "is": GuardKind("{s} is {e}", "{n} is {t}", 1),

@@ -57,8 +57,9 @@ def has_callback(value):
     return any(not isinstance(r, weakref.ref) or CALLBACK_OF(r) is not None for r in references)  # a proxy hides it
 
 
-def refuse_drop(value, name):
-    if has_finalizer(value):
+def refuse_drop(value, name, following=None):
+    """The owner of a value lets go of it; following: the tracker of what is in its place then."""
+    if has_finalizer(value) and getattr(following, "value", None) is not value:
         unsupported("object with a finalizer", f"`{name}` goes, an object whose death the program hears of")
 
 
@@ -76,7 +77,7 @@ def is_mortal(tracker):
     return is_existing(tracker) and has_finalizer(tracker.value)
 
 
-def refuse_overwriting(owner, name):
+def refuse_overwriting(owner, name, following):
     """An attribute of an existing object, or the contents of a cell, becomes another one."""
     if isinstance(owner, CellVariable):
         return refuse_drop_of(owner.contents)
@@ -84,11 +85,11 @@ def refuse_overwriting(owner, name):
     found = type_lookup(type(value), name)
     if found is not None and isinstance(found.attribute, types.MemberDescriptorType):
         try:
-            refuse_drop(found.attribute.__get__(value), name)
+            refuse_drop(found.attribute.__get__(value), name, following)
         except AttributeError:
             return  # it is not set
     elif name in (attributes := attributes_of(value)):
-        refuse_drop(attributes[name], name)
+        refuse_drop(attributes[name], name, following)
 
 
 class StackArguments:

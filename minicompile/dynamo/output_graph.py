@@ -282,6 +282,8 @@ class OutputGraph:
         for owner in (self.side_effects, *(tracker for _, tracker in self.variables_by_id.values())):
             vars(owner).clear()
         self.variables_by_id.clear()
+        # It refers to inputs weakly, which `torch.utils.swap_tensors` refuses.
+        self.fake_mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
         self.inputs, self.root_cells, self.operator_error, self.outer_exception = [], {}, None, None
         self.stack_arguments = None
         frame = self.current_translator

@@ -261,12 +261,17 @@ def _call_resume(tx, origin, place, bound, names, make=_eval_frame.Continuation)
     for k in reversed(range(len(bound))):
         codegen.store_fast(f"__stack_{k}")
     codegen.push_function(make)
+    shows_locals = bool(looks_at_own_frame(origin.code))
+    if shows_locals:
+        codegen.push_function(_eval_frame.keep_locals)
     for name in code.co_freevars:
         codegen.emit("LOAD_CLOSURE", name)
     if code.co_freevars:
         codegen.build_tuple(len(code.co_freevars))
     codegen.load_const(code)
     codegen.emit("MAKE_FUNCTION", arg=8 if code.co_freevars else 0)
+    if shows_locals:
+        codegen.call_function(1)
     codegen.instructions += last_loads(arguments)
     codegen.build_list(1 + len(arguments))
     codegen.call_function(1)

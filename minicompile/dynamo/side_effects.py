@@ -75,7 +75,7 @@ class SideEffects:
         if name in pending:
             refuse_drop_of(pending[name])
         else:
-            refuse_overwriting(tracker, name)
+            refuse_overwriting(tracker, name, value)
         pending[name] = value
         if tracker not in self.new_objects:
             self._touch(tracker)
@@ -112,7 +112,7 @@ class SideEffects:
     def store_global(self, globals_dict, name, source, value):
         self.activity += 1
         if (id(globals_dict), name) not in self.globals and name in globals_dict:
-            refuse_drop(globals_dict[name], name)
+            refuse_drop(globals_dict[name], name, value)
         self.globals[id(globals_dict), name] = (source, name, value)
 
     def load_global(self, globals_dict, name):

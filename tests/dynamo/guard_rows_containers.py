@@ -158,6 +158,14 @@ row(
     due("k = l; d[k] = 'b'"),
 )
 row(
+    "a key whose hash has changed",
+    "class K:\n    def __hash__(self): return self.v\nk = K()\nk.v = 1\nd = {k: 1}",
+    "lambda x, d, k: (x, k in d)",
+    due("k.v = 2"),
+    kept("d = {k: 1}"),
+    fullgraph=False,
+)
+row(
     "an enum as a key",
     "class E(enum.Enum):\n    A = 1\n    B = 2\nd = {E.A: 'a'}",
     "lambda x, d, E: x + len(d[E.A])",

@@ -52,6 +52,15 @@ row("no running statistics", M, "", due("f.b.running_mean = f.b.running_var = No
 row("a layer of the same class", M, "", kept("torch.manual_seed(1); f.l = nn.Linear(3, 3)"))
 row("a layer of another class", M, "", due("f.l = nn.Identity()"), due("f.d = nn.Tanh()"))
 row("a layer's own forward", M, "", due("f.l.forward = lambda x: x + 1"), kept("del f.l.forward"))
+row("a layer's own _call_impl", M, "", due("f.l._call_impl = lambda x: x + 1"), kept("del f.l._call_impl"))
+row(
+    "a layer with a forward of its own, and then a _call_impl",
+    M + "f.l.forward = lambda x: x + 1",
+    "",
+    due("f.l._call_impl = lambda x: x * 2"),
+)
+row("a layer that torch has compiled", M, "", due("f.l._compiled_call_impl = lambda x: x + 1"))
+row("tensors that are swapped", M, "", kept("torch.utils.swap_tensors(f.l.bias, nn.Parameter(torch.ones(3)))"))
 row("forward of the class", M, "", due("M.forward = lambda self, x: self.l(x)"))
 row(
     "__call__ of the class",

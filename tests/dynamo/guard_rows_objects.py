@@ -3,6 +3,14 @@
 from guard_rows import due, kept, row
 
 # --- globals and builtins ---------------------------------------------------------------------------------
+row(
+    "how an object is copied",
+    "class C: pass\nc = C()\nc.v = 1\nimport copyreg",
+    "lambda x, c, copy: x + copy.copy(c).v",
+    due("copyreg.pickle(C, lambda c: (C, (), {'v': 5}))"),
+    due("del copyreg.dispatch_table[C]"),
+    fullgraph=False,
+)
 row("a global is rebound", "S = 'a'", "lambda x: x + len(S)", due("S = 'ab'"), kept("S = 'a'"), kept("T = 1"))
 row("a global appears", "", "lambda x: x + len('abc')", due("len = lambda s: 7"), kept("del len"))
 row("a global goes away", "def len(s): return 7", "lambda x: x + len('abc')", due("del len"))

@@ -912,3 +912,37 @@ def test_a_break_while_a_set_of_new_objects_is_iterated(new):
     assert minicompile.compile(function, backend="eager")(torch.zeros(1), [1, 2, 3]) == function(
         torch.zeros(1), [1, 2, 3]
     )
+
+
+class Renamed:
+    """A key whose hash may change."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return isinstance(other, Renamed) and self.name == other.name
+
+
+def test_a_key_whose_hash_has_changed_is_not_found():
+    """A dict, or a set, keeps the hash that a key had when it was put in."""
+
+    def program(x, make):
+        key, answers = Renamed("a"), []
+        container = make(key)
+        minicompile.graph_break()
+        key.name = "b"
+        answers.append((key in container, Renamed("a") in container, len(container)))
+        again = make(key)
+        key.name = "c"
+        minicompile.graph_break()
+        answers.append((key in again, Renamed("b") in again, key in make(key)))
+        return x + 1, answers, len(container), [each is key for each in (*container, *again)]
+
+    for make in (lambda key: {key: 1}, lambda key: {key}, lambda key: {(key, 2): 3, key: 4}):
+        compiled = minicompile.compile(program, backend="eager")
+        for _ in range(2):
+            assert compiled(torch.ones(2), make)[1:] == program(torch.ones(2), make)[1:]

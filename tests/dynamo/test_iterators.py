@@ -726,3 +726,18 @@ def test_an_accumulation_that_stands_at_none_goes_on_behind_a_break():
         return x + 1, first, list(running)
 
     assert minicompile.compile(program, backend="eager")(X)[1:] == program(X)[1:] == (None, [True, False])
+
+
+def test_iterators_of_tensors_and_arrays_are_of_eagers_classes():
+    def program(x):
+        array = x.numpy()
+        rows = iter(array)
+        first = next(rows) + 1
+        array[1] = 7  # the iterator reads it when it comes there
+        made = [iter(x), reversed(x), rows, enumerate(x), iter(x.unbind())]
+        return first, [type(each) for each in made], [list(map(str, each)) for each in made]
+
+    for function in (program, minicompile.compile(program, backend="eager")):
+        first, kinds, contents = function(torch.ones(2, 2))
+        assert first.tolist() == [2.0, 2.0] and contents[2] == ["[7. 7.]"]
+        assert kinds == [type(iter(())), kinds[1], type(iter(X.numpy())), enumerate, type(iter(()))]

@@ -135,6 +135,17 @@ def of_an_exception(x, log):
     return x + 1
 
 
+def shown(x, log):
+    """Until 3.12, what `locals()` has shown lives as long as the frame."""
+    box = Noisy(log)
+    names = sorted(locals())
+    del box
+    log.append("deleted")
+    breaking()
+    log.append("end")
+    return x + len(names)
+
+
 PROGRAMS = [
     deleted_local,
     overwritten_tensor,
@@ -145,6 +156,7 @@ PROGRAMS = [
     unread_but_kept,
     dropped_from_the_stack,
     of_an_exception,
+    shown,
 ]
 
 

@@ -72,13 +72,18 @@ class Snapshot:
 
     def elements(self, value):
         if isinstance(value, (set, frozenset)):
-            return type(value).__name__, sorted(map(self, value), key=repr)
+            return type(value).__name__, sorted(map(self, sorted(value, key=self.rank)), key=repr)
         if isinstance(value, dict):
             pairs = [(self(k), self(v)) for k, v in value.items()]
             factory = value.default_factory if isinstance(value, collections.defaultdict) else None
             return type(value).__name__, pairs, self(factory)
         maxlen = value.maxlen if isinstance(value, collections.deque) else None
         return type(value).__name__, [self(element) for element in value], maxlen
+
+    def rank(self, element):
+        """Numbers the elements of a set alike, whatever their addresses: what came before, then by what they are."""
+        known = self.seen[id(element)][0] if id(element) in self.seen else len(self.seen)
+        return known, repr(Apart()(element))
 
     def tensor(self, value):
         storage = "storage", value.untyped_storage().data_ptr()
@@ -119,6 +124,13 @@ class Snapshot:
             self(getattr(value, slot, "unset")) for slot in getattr(type(value), "__slots__", ()) if slot[:2] != "__"
         ]
         return name, self(dict(getattr(value, "__dict__", {}))), slots
+
+
+class Apart(Snapshot):
+    """Looks without touching: iterators keep what they have."""
+
+    def drain(self, iterator):
+        return []
 
 
 def contents(cell):

@@ -7,8 +7,9 @@ import random
 import pytest
 
 import minicompile
+from fuzz import prelude
 from fuzz.modules import Program, program
-from fuzz.observe import PARAMETERS
+from fuzz.observe import PARAMETERS, Snapshot
 from fuzz.runner import failure_of, run_batch, shrunk
 
 PROGRAMS = 100
@@ -67,3 +68,11 @@ def test_a_fault_is_shrunk_to_the_statement_that_shows_it():
     small = shrunk(Program(FAULTY, (1, 0)), found.parts, broken_compiler)
     assert failure_of(small, broken_compiler).parts == found.parts and failure_of(small) is None
     assert len(small.worlds) == 1 and len(small.text.strip().splitlines()) <= 5, small
+
+
+def test_what_is_seen_of_a_set_is_no_matter_of_addresses():
+    def seen():
+        known, kept = prelude.Heat(2), [object() for _ in range(random.randrange(50))]  # noqa: F841 (move addresses)
+        return Snapshot()([{prelude.Tagged(), known, prelude.Tagged(1), (prelude.Heat(3), 1)}, known])
+
+    assert len({repr(seen()) for _ in range(30)}) == 1

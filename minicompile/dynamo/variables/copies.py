@@ -11,7 +11,7 @@ import copyreg
 import weakref
 
 from ..builder import wraps
-from ..source import CallSource, CellSource, LocalSource
+from ..source import CallSource, CellSource, ConstantSource, LocalSource
 from .base import NotConstant, ObservedException, ValueVariable, VariableTracker, unsupported
 from .classes import new_plain_object
 from .constant import NONE, ConstantVariable
@@ -33,8 +33,15 @@ def copy_object(tx, value, memo, copy_attribute, deep=False):
 
     They ask the object for its hooks, in this order: its `__getattribute__`, `__getattr__` or dict may have answers.
     """
-    hooked = any(value.python_method(tx, name) for name in CLASS_HOOKS) or value.cls in copyreg.dispatch_table
-    if hooked or type_lookup(value.cls, "__new__").owner is not object or not value.has_instance_dict():
+    table = copyreg.dispatch_table
+    hooked = any(value.python_method(tx, name) for name in CLASS_HOOKS) or value.cls in table
+    tx.guard("lacks_key", ConstantSource(table, "copyreg.dispatch_table"), value.cls)
+    if (
+        hooked
+        or tx.output.known(table) is not None
+        or type_lookup(value.cls, "__new__").owner is not object
+        or not value.has_instance_dict()
+    ):
         refuse(value)
     if deep and not is_none(ask(tx, value, "__deepcopy__")):
         refuse(value)

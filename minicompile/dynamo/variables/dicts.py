@@ -19,10 +19,12 @@ from .dict_views import DictView
 from .elements import (
     SPELLED,
     UserKey,
+    check_unchanged,
     constants,
     contains_itself,
     element_source,
     elements,
+    guard_hashes,
     guard_keys,
     holds_new_keys,
     is_none,
@@ -312,8 +314,7 @@ class DictVariable(BuiltinObject):
 
     def push_items(self, codegen, items):
         for stand_in, (key, value) in items.items():
-            if isinstance(stand_in, UserKey):
-                stand_in.check_unchanged()
+            check_unchanged(stand_in)
             codegen.push_key(key)
             codegen(value)
         codegen.build_map(len(items))
@@ -322,7 +323,8 @@ class DictVariable(BuiltinObject):
         deleted, stored = self.changes()
         codegen.push_function(_apply)
         codegen(self)
-        for key, _ in deleted.values():
+        for stand_in, (key, _) in deleted.items():
+            check_unchanged(stand_in)
             codegen(key)
         codegen.build_tuple(len(deleted))
         self.push_items(codegen, stored)
@@ -384,6 +386,7 @@ def wrap_dict(output, value, source):
         key_tracker = output.wrap(key, key_source).realize()
         element = output.lazy(element, element_source(source, values_list, key, index))
         items[hashable(output.current_translator, key_tracker)] = (key_tracker, element)
+    guard_hashes(output, source, value, items)
     if isinstance(value, collections.defaultdict):
         factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
     tracker = DictVariable(items, source, type(value), factory)

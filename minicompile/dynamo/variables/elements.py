@@ -6,6 +6,7 @@ order of comparisons and with its errors; `UserKey` does the same for the keys o
 Mirrors parts of `torch/_dynamo/variables/lists.py` and `HashableTracker` of `dicts.py`.  Taught in chapter 06.
 """
 
+import collections
 import operator
 
 from ..guard_checks import KeyOfType
@@ -195,9 +196,56 @@ class UserKey:
         return answer
 
     def check_unchanged(self):
-        """Before it is put into a container anew."""
         if self.attributes != self.tx.side_effects.pending_attributes(self.variable):
             self.refuse("was changed when it was a key already")
 
     def refuse(self, reason):
         unsupported("key with its own equality", f"{self.variable}, which {reason}")
+
+
+def check_unchanged(stand_in):
+    """Before a key is put into a container anew, or taken out."""
+    if isinstance(stand_in, (tuple, frozenset)):
+        for part in stand_in:
+            check_unchanged(part)
+    elif isinstance(stand_in, UserKey):
+        stand_in.check_unchanged()
+
+
+# --- the hashes that a container keeps ------------------------------------------------------------------
+class Hashed:
+    """Anything of this hash."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return self.number
+
+
+def guard_hashes(output, source, container, stand_ins):
+    """An existing dict or set keeps the hash that a key had when it was put in; it finds no key that has another now.
+
+    stand_ins: of all its keys, in their order.  An OrderedDict asks for the hash each time, and has raised KeyError.
+    """
+    classes = frozenset(type(key) for key, stand_in in zip(container, stand_ins) if hashes_by_code(stand_in))
+    if not classes or isinstance(container, collections.OrderedDict):
+        return
+    kept = hash_of_hashes(container, classes)
+    own = [Hashed(hash(stand_in)) for key, stand_in in zip(container, stand_ins) if type(key) in classes]
+    if kept != hash(frozenset(own)):
+        unsupported("key with its own equality", "a dict or set holds a key that had another hash when it was put in")
+    if source is not None:
+        output.guard("equals", CallSource(source, hash_of_hashes, (classes,)), kept)
+
+
+def hash_of_hashes(container, classes):
+    """Made of the kept hashes of the keys of these classes; no code of the program runs here."""
+    keys = frozenset(dict.copy(container) if isinstance(container, dict) else container)
+    return hash(keys.difference([key for key in keys if type(key) not in classes]))
+
+
+def hashes_by_code(stand_in):
+    if isinstance(stand_in, (tuple, frozenset)):
+        return any(map(hashes_by_code, stand_in))
+    return isinstance(stand_in, UserKey)

@@ -352,7 +352,8 @@ def wrap_container_iterator(output, value, source):
     position, owner = position_of(value), owner_of(value)
     output.guard("equals", source and CallSource(source, position_of), position)
     owner = output.wrap(owner, source and CallSource(source, owner_of)).realize()
-    if type(value) in (INDEX_ITERATOR, reversed) and isinstance(owner, UserDefinedObjectVariable):
+    by_index = type(value) is INDEX_ITERATOR and position is not ContainerIterator.EXHAUSTED
+    if by_index or (type(value) is reversed and isinstance(owner, UserDefinedObjectVariable)):
         return IndexIterator(owner, position, -1 if type(value) is reversed else 1, source)
     if not isinstance(owner, BuiltinObject) or position == CHANGED:
         unsupported("iterator from outside", f"an iterator over {owner}")

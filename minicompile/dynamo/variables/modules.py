@@ -110,7 +110,7 @@ class NNModuleVariable(UserDefinedObjectVariable):
         if self.value is None or any(name in pending for name in (*own, *HOOK_TABLES, "_compiled_call_impl")):
             return False
         attributes = self.instance_dict()
-        if not has_no_hooks(self.value) or any(name in attributes for name in (*own, "_compiled_call_impl")):
+        if not has_no_hooks(self.value):
             return False
         if any(tx.output.known(attributes[name]) is not None for name in HOOK_TABLES):
             return False

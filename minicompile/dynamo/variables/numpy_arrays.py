@@ -20,6 +20,7 @@ from ..custom_gradient import with_layout
 from ..source import AttrSource, CallSource
 from .base import unsupported
 from .constant import BuiltinObject, ConstantVariable, wrap_constant
+from .iterators import IndexIterator
 from .tables import BREAKING_METHODS
 from .tensor import TensorVariable, graph_call
 
@@ -125,7 +126,7 @@ class NumpyArrayVariable(BuiltinObject):
         return ConstantVariable(self.shape[0])
 
     def iterate(self, tx):
-        return tx.build_list(self.unpack(tx)).iterate(tx)
+        return IndexIterator(self, 0, 1) if self.shape else self.unpack(tx)
 
     def unpack(self, tx):
         if not self.shape:

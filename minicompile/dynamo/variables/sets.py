@@ -16,7 +16,7 @@ from ..source import CallSource, ItemSource
 from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
-from .elements import UserKey, constants, guard_keys, holds_new_keys, next_or_none
+from .elements import check_unchanged, constants, guard_hashes, guard_keys, holds_new_keys, next_or_none
 from .iterators import KeyedIterator
 
 
@@ -193,14 +193,15 @@ class SetVariable(BuiltinObject):
             self.fill = self.replay
             return codegen.build_set(0)
         for key, item in self.in_order().items():
-            if isinstance(key, UserKey):
-                key.check_unchanged()
+            check_unchanged(key)
             codegen.push_key(item)
         codegen.build_set(len(self.items))
         if self.cls is frozenset:
             codegen.call_function(1)
 
     def replay(self, codegen):
+        for key in (*self.original, *self.items):
+            check_unchanged(key)
         codegen.push_function(_apply)
         codegen(self)
         for part in self.changes():
@@ -309,5 +310,6 @@ def wrap_set(output, value, source):
         key = hashable(output.current_translator, tracker)
         items[element if tracker.is_python_constant() else key] = tracker
     guard_keys(output, source, items.values())
+    guard_hashes(output, source, value, items)
     known = all(tracker.is_python_constant() for tracker in items.values())
     return SetVariable(items, source, type(value), value if known else None, value)

@@ -231,7 +231,7 @@ class TensorVariable(VariableTracker):
         return capture_hook(tx, self, hook)
 
     def iterate(self, tx):
-        return tx.build(iter).call_function(tx, [tx.build_list(self.unpack(tx))], {})
+        return tx.build(iter).call_function(tx, [tx.build_tuple(self.unpack(tx))], {})
 
     def unpack(self, tx):
         if is_overridden(tx, self):
