@@ -43,6 +43,7 @@ class PyCodegen:
         self.instructions = []
         self.graph_outputs = {}  # node -> index in the graph's output tuple
         self.temporaries = {}  # tracker or source -> name of the local that holds its value
+        self.acyclic = set()  # new containers that contain no container which contains itself
         self.unfilled = collections.deque()  # new objects that exist but have no contents yet
         self.shared_sources = set()  # sources worth a temporary: several inputs are read through them
 

@@ -222,7 +222,7 @@ class MutableSequence(Sequence):
 
     def reconstruct(self, codegen):
         items = self.items
-        if contains_itself(self):
+        if contains_itself(self, codegen.acyclic):
             self.fill, items = self.replay, ()
         self.push_new(codegen, items)
 

@@ -306,7 +306,7 @@ def represent(tx, value):
     cls = value.python_type()
     if cls not in BRACKETS:
         return answered(tx, repr, "__repr__", value.call_method(tx, "__repr__", [], {}))
-    if contains_itself(value):
+    if contains_itself(value, set()):
         unsupported("builtin on an unknown value", "repr() of a container that contains itself")
     if cls is dict:
         pairs = [[represent(tx, part).value for part in pair] for pair in pairs_of(tx, value)]

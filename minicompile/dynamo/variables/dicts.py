@@ -301,7 +301,7 @@ class DictVariable(BuiltinObject):
         return gone, {k: pair for k, pair in now.items() if k not in same or before[k][1] is not pair[1]}
 
     def reconstruct(self, codegen):
-        if contains_itself(self) or holds_new_keys(codegen, [key for key, _ in self.items.values()]):
+        if contains_itself(self, codegen.acyclic) or holds_new_keys(codegen, [key for key, _ in self.items.values()]):
             self.fill = self.replay
         wrapped = self.cls is not dict
         if wrapped:

@@ -112,16 +112,27 @@ def element_source(source, mapping_reader, key, index):
     return ItemSource(CallSource(source, mapping_reader), index)
 
 
-def contains_itself(container):
-    """Such a container exists first and is filled later."""
-    seen, pending = set(), list(container.children())
-    while pending:
-        item = pending.pop().realize()
-        if item is container:
-            return True
-        if item not in seen and item.source is None:
-            seen.add(item)
-            pending.extend(item.children())
+def contains_itself(container, acyclic):
+    """Such a container exists first and is filled later.
+
+    acyclic: a set of what is known to lead to no such container, which grows: each part of a deep one is asked about.
+    """
+    is_open, todo, cycle = {}, [] if container in acyclic else [container], False
+    while todo:
+        item = todo[-1]
+        if item in is_open:
+            is_open[todo.pop()] = False
+            continue
+        is_open[item] = True
+        for child in item.children():
+            child = child.realize()
+            if child is container:
+                return True
+            cycle |= is_open.get(child, False)
+            if child.source is None and child not in is_open and child not in acyclic:
+                todo.append(child)
+    if not cycle:
+        acyclic.update(is_open)
     return False
 
 

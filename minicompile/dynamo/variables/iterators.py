@@ -96,7 +96,7 @@ class ContainerIterator(IteratorVariable):
         """Whether the container that capture made is there before its contents."""
         if self.owner.whole is not None:
             return self.owner.whole.source is None
-        return self.owner.source is None and contains_itself(self.owner)
+        return self.owner.source is None and contains_itself(self.owner, codegen.acyclic)
 
     def replay(self, codegen):
         self.emit(codegen, move, lambda: codegen(self))
