@@ -28,9 +28,8 @@ def test_table_is_of_aten_overloads():
 
 
 def test_lowered_operators_have_a_lowering():
-    for name in LOWERED.split():
-        packet = getattr(torch.ops.aten, name.split(".")[0])
-        assert packet in LOWERINGS or any(getattr(packet, o) in LOWERINGS for o in packet.overloads()), name
+    missing = [op for op in overloads(LOWERED) if not {op, op.overloadpacket} & LOWERINGS.keys()]
+    assert missing == [torch.ops.aten._unsafe_index.Tensor_hacked_twin]  # TorchScript's
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
