@@ -3,6 +3,7 @@
 Comes out: the public names, nothing else.  Mirrors `torch/compiler/__init__.py`.  Taught in chapter 00.
 """
 
+# ruff: noqa: E402, F401 (the public names, once the interpreter is known to be one of ours)
 import importlib.machinery
 import pathlib
 import sys
@@ -20,22 +21,19 @@ if not all(any((_folder / (name + suffix)).exists() for suffix in _suffixes) for
         "run `make setup`, or `pip install -e .` with it, in the source folder"
     )
 
-from . import config as config  # noqa: E402
-from . import errors as errors  # noqa: E402
-from . import record as record  # noqa: E402
-from .backends import list_backends as list_backends  # noqa: E402
-from .backends import lookup_backend as lookup_backend  # noqa: E402
-from .compiler import OptimizedModule as OptimizedModule  # noqa: E402
-from .compiler import compile as compile  # noqa: E402
-from .compiler import reset as reset  # noqa: E402
-from .dynamo.capture import capture as capture  # noqa: E402
-from .dynamo.decorators import allow_in_graph as allow_in_graph  # noqa: E402
-from .dynamo.decorators import assume_constant_result as assume_constant_result  # noqa: E402
-from .dynamo.decorators import disable as disable  # noqa: E402
-from .dynamo.decorators import graph_break as graph_break  # noqa: E402
-from .dynamo.decorators import mark_dynamic as mark_dynamic  # noqa: E402
-from .dynamo.decorators import mark_static as mark_static  # noqa: E402
-from .dynamo.decorators import maybe_mark_dynamic as maybe_mark_dynamic  # noqa: E402
-from .explain import explain as explain  # noqa: E402
-from .record import stats as stats  # noqa: E402
-from .viz.film_strip import step as step  # noqa: E402
+from . import config, errors, record
+from .backends import list_backends, lookup_backend
+from .compiler import OptimizedModule, compile, reset
+from .dynamo.capture import capture
+from .dynamo.decorators import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    graph_break,
+    mark_dynamic,
+    mark_static,
+    maybe_mark_dynamic,
+)
+from .explain import explain
+from .record import stats
+from .viz.film_strip import step

@@ -74,16 +74,16 @@ class ProgramWriter:
         if source in self.found:
             return self.found[source]
         if isinstance(source, LocalSource):
-            return self.arguments[source.local]
+            return self.arguments[source.name]
         if isinstance(source, FunctionSource):
             return "argument", 0
         if isinstance(source, ConstantSource):
             return self.constant(source.value)
         if isinstance(source, GlobalSource):
             namespace = self.value(AttrSource(FunctionSource(), "__globals__"))
-            return self.read(source, _guards.ITEM, namespace, source.global_name)
+            return self.read(source, _guards.ITEM, namespace, source.name)
         if isinstance(source, CellSource):
-            place = self.namespace["__freevars"].index(source.cell)
+            place = self.namespace["__freevars"].index(source.name)
             cell = self.value(ItemSource(AttrSource(FunctionSource(), "__closure__"), place))
             return self.read(source, _guards.ATTRIBUTE, cell, "cell_contents")
         parent = self.value(source.parent)

@@ -12,12 +12,10 @@ import re
 
 
 class Source:
-    """Base class.  `parent` is the source that this one is read from, or None for a root."""
+    """Base class.  `parent` is the source that this one is read from, or None for a root.
 
-    @property
-    def name(self):
-        """The text that guards and reports print, such as `self.layers[0].weight`."""
-        raise NotImplementedError(type(self).__name__)
+    `name`: the text that guards and reports print, such as `self.layers[0].weight`.
+    """
 
     def item_name(self, key):
         """The text for `self[key]`."""
@@ -42,43 +40,33 @@ class RootSource(Source):
 class LocalSource(RootSource):
     """An argument of the frame, read before the frame changes it."""
 
-    local: str
-
-    @property
-    def name(self):
-        return self.local
+    name: str
 
     def expression(self, parent):
-        return argument_name(self.local)
+        return argument_name(self.name)
 
     def reconstruct(self, codegen):
-        codegen.load_original_local(self.local)
+        codegen.load_original_local(self.name)
 
 
 @dataclasses.dataclass(frozen=True)
 class CellSource(RootSource):
     """The contents of a closure cell of the frame's own function (`LOAD_DEREF name`)."""
 
-    cell: str
-
-    @property
-    def name(self):
-        return self.cell
+    name: str
 
     def expression(self, parent):
-        return f"__function.__closure__[__freevars.index({self.cell!r})].cell_contents"
+        return f"__function.__closure__[__freevars.index({self.name!r})].cell_contents"
 
     def reconstruct(self, codegen):
-        codegen.load_deref(self.cell)
+        codegen.load_deref(self.name)
 
 
 @dataclasses.dataclass(frozen=True)
 class FunctionSource(RootSource):
     """The function object whose frame is compiled."""
 
-    @property
-    def name(self):
-        return "<function>"
+    name = "<function>"
 
     def expression(self, parent):
         return "__function"
@@ -91,17 +79,13 @@ class FunctionSource(RootSource):
 class GlobalSource(RootSource):
     """`name` in the globals of the compiled frame.  Globals of inlined functions: an ItemSource on their dict."""
 
-    global_name: str
-
-    @property
-    def name(self):
-        return self.global_name
+    name: str
 
     def expression(self, parent):
-        return f"__function.__globals__[{self.global_name!r}]"
+        return f"__function.__globals__[{self.name!r}]"
 
     def reconstruct(self, codegen):
-        codegen.load_global(self.global_name)
+        codegen.load_global(self.name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,17 +93,13 @@ class ConstantSource(RootSource):
     """An object that needs no path: a module, a class, an imported function.  Held by the guard and by the code."""
 
     value: object
-    label: str
+    name: str
 
     def __eq__(self, other):
         return type(other) is ConstantSource and other.value is self.value
 
     def __hash__(self):
         return hash((ConstantSource, id(self.value)))
-
-    @property
-    def name(self):
-        return self.label
 
     def expression(self, parent):
         return None  # the guard builder binds the object itself

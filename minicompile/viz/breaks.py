@@ -161,10 +161,7 @@ def text_of(parts, numbers):
 
 def draw_before_after(rows, title="microseconds a call"):
     """rows: (label, seconds before, seconds after), drawn as pairs of bars."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, axes = plt.subplots(figsize=(9, 0.46 * len(rows) + 1.1))
+    figure, axes = style.subplots(figsize=(9, 0.46 * len(rows) + 1.1))
     for k, (_, before, after) in enumerate(reversed(rows)):
         axes.barh(k + 0.19, before * 1e6, 0.36, color=EAGER, label="with the break" if k == 0 else None)
         axes.barh(k - 0.19, after * 1e6, 0.36, color=GRAPH, label="mended" if k == 0 else None)

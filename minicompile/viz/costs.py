@@ -116,10 +116,7 @@ def load_costs(path):
 
 def draw_costs(rows, title="Where eager's time goes"):
     """One bar for each row, to 100%, split into the costs; its length in time stands at the end."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, axes = plt.subplots(figsize=(9.5, 1.4 + 0.55 * len(rows)))
+    figure, axes = style.subplots(figsize=(9.5, 1.4 + 0.55 * len(rows)))
     names = [f"{row.elements:,}" for row in rows]
     left = [0.0] * len(rows)
     for part, colour in style.COST_COLOURS.items():

@@ -157,10 +157,7 @@ def ideal_bytes(graph):
 
 def draw_bytes(programs, title="Bytes that the kernels move"):
     """programs: {name: (IRGraph, Schedule)}.  Three bars each: an operator a kernel, fused, every byte once."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, axes = plt.subplots(len(programs), 1, figsize=(9, 0.7 + 1.15 * len(programs)), squeeze=False)
+    figure, axes = style.subplots(len(programs), 1, figsize=(9, 0.7 + 1.15 * len(programs)), squeeze=False)
     lines, colours = [], ("#c3c8ce", style.STAGE_COLOURS["schedule"], "#ffffff")
     for panel, (name, (graph, schedule)) in zip(axes[:, 0], programs.items()):
         moved = {

@@ -44,12 +44,9 @@ def shares(recorded):
 
 def draw_bandwidth(recorded, title="Speed, as a share of a plain copy's"):
     """One line a pattern: how near it comes to a copy of as many bytes as an ideal kernel moves."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
     found = shares(recorded)
     names, places = list(found), range(len(found))
-    figure, axes = plt.subplots(figsize=(9.5, 1.3 + 0.235 * len(found)))
+    figure, axes = style.subplots(figsize=(9.5, 1.3 + 0.235 * len(found)))
     axes.axvline(100, color=style.INK, linewidth=1.5)
     for place, (ours, theirs) in zip(places, found.values()):
         if theirs:

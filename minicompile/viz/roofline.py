@@ -129,10 +129,7 @@ MARKERS = {"eager": "s", "no fusion": "D", "fused": "o"}
 
 def draw_roofline(roof, programs, title="Roofline, one thread"):
     """programs: {name: [Point, ...]}."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, axes = plt.subplots(figsize=(9, 5))
+    figure, axes = style.subplots(figsize=(9, 5))
     points = [point for row in programs.values() for point in row]
     low = min(point.intensity for point in points) / 2
     high = max([roof.peak / roof.bandwidth * 4, *(2 * point.intensity for point in points)])

@@ -57,12 +57,9 @@ class SavedBytes:
 
 def draw_saved(measured, title="What is kept from forward to backward"):
     """measured: {function: {way of running it: SavedBytes}}."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
     heights = [len(ways) for ways in measured.values()]
     size = (9, 0.8 + 0.8 * len(measured) + 0.36 * sum(heights))
-    figure, axes = plt.subplots(len(measured), 1, figsize=size, height_ratios=heights, squeeze=False)
+    figure, axes = style.subplots(len(measured), 1, figsize=size, height_ratios=heights, squeeze=False)
     lines = []
     for panel, (function, ways) in zip(axes[:, 0], measured.items(), strict=True):
         anyway, extra = ([getattr(w, part) / 2**20 for w in ways.values()] for part in ("anyway", "extra"))
@@ -96,10 +93,7 @@ def recompute_effort(graph):
 
 def draw_budget(graphs, title="Saved bytes against computing again"):
     """graphs: {config.activation_memory_budget: AOTGraph}."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, (above, below) = plt.subplots(2, 1, figsize=(9, 5), sharex=True)
+    figure, (above, below) = style.subplots(2, 1, figsize=(9, 5), sharex=True)
     budgets = sorted(graphs)
     kept, again, peaks = (
         [measure(graphs[b]) / 2**20 for b in budgets]

@@ -84,10 +84,7 @@ def measure_threads(fn, x, most=None):
 
 def draw_scaling(widths, threads, title="How many times as fast"):
     """widths: {program: {floats at once: seconds}}; threads: {program: {threads: seconds}}."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, panels = plt.subplots(1, 2, figsize=(9, 4.2))
+    figure, panels = style.subplots(1, 2, figsize=(9, 4.2))
     colours, lines = list(style.STAGE_COLOURS.values())[1:], []
     for panel, programs, label in zip(panels, (widths, threads), ("floats at once", "threads")):
         steps = sorted({step for row in programs.values() for step in row})

@@ -13,10 +13,7 @@ TAKES, REFUSES = style.STAGE_COLOURS["load"], "#f1f3f5"
 
 def draw_sizes(sizes, histories, title="Sizes against recompiles"):
     """sizes: the size in each call, as bars.  histories: {label: CompileHistory} of these calls, a line each."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, (above, below) = plt.subplots(2, 1, figsize=(9, 5), sharex=True, height_ratios=[1, 2.2])
+    figure, (above, below) = style.subplots(2, 1, figsize=(9, 5), sharex=True, height_ratios=[1, 2.2])
     calls = range(1, len(sizes) + 1)
     above.bar(calls, sizes, color="#c3c8ce", width=0.7)
     above.set_ylabel("size")

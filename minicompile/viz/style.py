@@ -66,3 +66,11 @@ def use_style():
             "svg.hashsalt": "minicompile",
         }
     )
+
+
+def subplots(*shape, **options):
+    """A figure and its axes, in this style."""
+    import matplotlib.pyplot as plt
+
+    use_style()
+    return plt.subplots(*shape, **options)

@@ -10,13 +10,10 @@ from .picture import from_figure
 
 def draw_stage_times(explanation, title="One compilation"):
     """Horizontal bars, milliseconds for each stage, in pipeline order."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
     seconds = explanation.seconds_by_stage()
     names = [style.STAGE_TITLES[stage] for stage in seconds]
     values = [1000 * value for value in seconds.values()]
-    figure, axes = plt.subplots(figsize=(9, 3.2))
+    figure, axes = style.subplots(figsize=(9, 3.2))
     axes.barh(names, values, color=[style.STAGE_COLOURS[stage] for stage in seconds])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
