@@ -43,19 +43,6 @@ def _name(instruction, pool):
     return [Instruction(instruction.opname, pool.name(instruction.argval) << shift)]
 
 
-def _load_const(instruction, pool):
-    return [Instruction("LOAD_CONST", pool.constant(instruction.argval), instruction.argval)]
-
-
-def _load_fast(instruction, pool):
-    """3.12 and later crash on an unbound local in LOAD_FAST: the checking form is always right."""
-    return [Instruction("LOAD_FAST_CHECK" if PY312 else "LOAD_FAST", argval=instruction.argval)]
-
-
-def _load_closure(instruction, pool):
-    return [Instruction("LOAD_FAST" if PY313 else "LOAD_CLOSURE", argval=instruction.argval)]
-
-
 def _load_super_attr(instruction, pool):
     name, two_arguments = instruction.argval
     return [Instruction("LOAD_SUPER_ATTR", pool.name(name) << 2 | two_arguments << 1)]
@@ -96,14 +83,6 @@ def _compare_op(instruction, pool):
     return [Instruction("COMPARE_OP", dis.cmp_op.index(instruction.argval) << COMPARE_SHIFT | mask)]
 
 
-def _binary_op(instruction, pool):
-    return [Instruction("BINARY_OP", BINARY.index(instruction.argval))]
-
-
-def _unary_not(instruction, pool):
-    return [*([Instruction("TO_BOOL")] if PY313 else []), Instruction("UNARY_NOT")]
-
-
 def _make_function(instruction, pool):
     flags = instruction.arg or 0
     if not PY313:
@@ -122,10 +101,6 @@ def _format_value(instruction, pool):
     return [*convert, Instruction("FORMAT_WITH_SPEC" if has_specification else "FORMAT_SIMPLE")]
 
 
-def _convert_value(instruction, pool):
-    return [Instruction("CONVERT_VALUE" if PY313 else "FORMAT_VALUE", CONVERSIONS.index(instruction.argval))]
-
-
 def _intrinsic(instruction, pool):
     if not PY312:
         return [Instruction(instruction.opname)]
@@ -137,19 +112,22 @@ def _intrinsic(instruction, pool):
 TABLE = {
     **dict.fromkeys((dis.opname[op] for op in dis.hasname), _name),
     **dict.fromkeys((*INTRINSICS_1.values(), "PREP_RERAISE_STAR"), _intrinsic),
-    "LOAD_CONST": _load_const,
-    "LOAD_FAST": _load_fast,
-    "LOAD_CLOSURE": _load_closure,
+    "LOAD_CONST": lambda i, pool: [Instruction("LOAD_CONST", pool.constant(i.argval), i.argval)],
+    # 3.12 and later crash on an unbound local in LOAD_FAST: the checking form is always right
+    "LOAD_FAST": lambda i, pool: [Instruction("LOAD_FAST_CHECK" if PY312 else "LOAD_FAST", argval=i.argval)],
+    "LOAD_CLOSURE": lambda i, pool: [Instruction("LOAD_FAST" if PY313 else "LOAD_CLOSURE", argval=i.argval)],
     "LOAD_SUPER_ATTR": _load_super_attr,
     "CALL": _call,
     "CALL_FUNCTION_EX": _call_function_ex,
     "COMPARE_OP": _compare_op,
     "DICT_MERGE": _dict_merge,
-    "BINARY_OP": _binary_op,
-    "UNARY_NOT": _unary_not,
+    "BINARY_OP": lambda i, pool: [Instruction("BINARY_OP", BINARY.index(i.argval))],
+    "UNARY_NOT": lambda i, pool: [*([Instruction("TO_BOOL")] if PY313 else []), Instruction("UNARY_NOT")],
     "MAKE_FUNCTION": _make_function,
     "FORMAT_VALUE": _format_value,
-    "CONVERT_VALUE": _convert_value,
+    "CONVERT_VALUE": lambda i, pool: [
+        Instruction("CONVERT_VALUE" if PY313 else "FORMAT_VALUE", CONVERSIONS.index(i.argval))
+    ],
 }
 
 

@@ -256,12 +256,6 @@ class Normaliser:
         self.dropped.update(range(k + 1, k + depth))
         return []
 
-    def jump(self, raw, k):
-        return [Instruction("JUMP", argval=raw.argval)]
-
-    def pop_jump(self, raw, k):
-        return [Instruction("POP_JUMP_IF" + raw.opname.partition("_IF")[2], argval=raw.argval)]
-
     def jump_or_pop(self, raw, k):
         test = "TRUE" if "TRUE" in raw.opname else "FALSE"
         return [Instruction("COPY", 1), Instruction(f"POP_JUMP_IF_{test}", argval=raw.argval), Instruction("POP_TOP")]
@@ -283,9 +277,6 @@ class Normaliser:
             self.kwnames = raw.argval
             return []
         return [Instruction("LOAD_CONST", argval=raw.argval)]
-
-    def return_const(self, raw, k):
-        return [Instruction("LOAD_CONST", argval=raw.argval), Instruction("RETURN_VALUE")]
 
     def load_fast(self, raw, k):
         return [Instruction("LOAD_CLOSURE" if self.loads_cell(raw.argval, k) else "LOAD_FAST", argval=raw.argval)]
@@ -312,9 +303,6 @@ class Normaliser:
         opname = "LOAD_ATTR" if raw.opname == "LOAD_METHOD" else raw.opname
         return [Instruction(opname, argval=raw.argval)]
 
-    def load_super_attr(self, raw, k):
-        return [Instruction("LOAD_SUPER_ATTR", argval=(raw.argval, bool(raw.arg & 2)))]
-
     def kw_names(self, raw, k):
         self.kwnames = self.code.co_consts[raw.arg]
         return []
@@ -324,9 +312,6 @@ class Normaliser:
         nargs = raw.arg + (0 if "n" in pair else 1)
         kwnames, self.kwnames = self.kwnames, ()
         return [Instruction("CALL", argval=CallArguments(nargs, kwnames))]
-
-    def call_function_ex(self, raw, k):
-        return [Instruction("CALL_FUNCTION_EX", argval=bool(raw.arg & 1))]
 
     def swap_or_copy(self, raw, k):
         touched = self.stacks[k][-raw.arg :]
@@ -339,9 +324,6 @@ class Normaliser:
         if k + 3 < len(self.raws) and self.raws[k + 3].argval == NULL_LOCAL:
             self.dropped.update(range(k + 1, k + 4))
         return [Instruction(raw.opname, raw.arg)]
-
-    def binary_slice(self, raw, k):
-        return [Instruction("BUILD_SLICE", 2), Instruction(raw.opname.partition("_")[0] + "_SUBSCR")]
 
     def make_function(self, raw, k):
         flags = 0 if PY313 else raw.arg
@@ -356,41 +338,42 @@ class Normaliser:
             return [Instruction("FORMAT_VALUE", argval=(None, raw.opname == "FORMAT_WITH_SPEC"))]
         return [Instruction("FORMAT_VALUE", argval=(CONVERSIONS[raw.arg & 3], bool(raw.arg & 4)))]
 
-    def convert_value(self, raw, k):
-        return [Instruction("CONVERT_VALUE", argval=CONVERSIONS[raw.arg])]
-
-    def intrinsic_1(self, raw, k):
-        return [Instruction(INTRINSICS_1[raw.arg]) if raw.arg in INTRINSICS_1 else Instruction(raw.opname, raw.arg)]
-
-    def intrinsic_2(self, raw, k):
-        return [Instruction("PREP_RERAISE_STAR") if raw.arg == 1 else Instruction(raw.opname, raw.arg)]
+    def intrinsic(self, raw, k):
+        names = INTRINSICS_1 if raw.opname == "CALL_INTRINSIC_1" else {1: "PREP_RERAISE_STAR"}
+        return [Instruction(names[raw.arg]) if raw.arg in names else Instruction(raw.opname, raw.arg)]
 
 
 TABLE = {
-    **dict.fromkeys(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), Normaliser.jump),
-    **dict.fromkeys((name for name in dis.opmap if name.startswith("POP_JUMP_")), Normaliser.pop_jump),
+    **dict.fromkeys(
+        ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"),
+        lambda self, raw, k: [Instruction("JUMP", argval=raw.argval)],
+    ),
+    **dict.fromkeys(
+        (name for name in dis.opmap if name.startswith("POP_JUMP_")),
+        lambda self, raw, k: [Instruction("POP_JUMP_IF" + raw.opname.partition("_IF")[2], argval=raw.argval)],
+    ),
     **dict.fromkeys(("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"), Normaliser.jump_or_pop),
     **dict.fromkeys(("LOAD_FAST", "LOAD_FAST_CHECK"), Normaliser.load_fast),
     **dict.fromkeys(PAIRS, Normaliser.pair),
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "BINARY_OP", "COMPARE_OP"), Normaliser.named),
     **dict.fromkeys(("CALL", "CALL_KW"), Normaliser.call),
     **dict.fromkeys(("SWAP", "COPY"), Normaliser.swap_or_copy),
-    **dict.fromkeys(("BINARY_SLICE", "STORE_SLICE"), Normaliser.binary_slice),
+    **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), Normaliser.intrinsic),
     **dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"), Normaliser.format_value),
-    "PRECALL": lambda normaliser, raw, k: [],
+    "PRECALL": lambda self, raw, k: [],
+    "BINARY_SLICE": lambda self, raw, k: [Instruction("BUILD_SLICE", 2), Instruction("BINARY_SUBSCR")],
+    "STORE_SLICE": lambda self, raw, k: [Instruction("BUILD_SLICE", 2), Instruction("STORE_SUBSCR")],
     "PUSH_NULL": Normaliser.push_null,
     "TO_BOOL": Normaliser.to_bool,
     "END_FOR": Normaliser.end_for,
     "LOAD_CONST": Normaliser.load_const,
-    "RETURN_CONST": Normaliser.return_const,
-    "LOAD_SUPER_ATTR": Normaliser.load_super_attr,
+    "RETURN_CONST": lambda self, raw, k: [Instruction("LOAD_CONST", argval=raw.argval), Instruction("RETURN_VALUE")],
+    "LOAD_SUPER_ATTR": lambda self, raw, k: [Instruction("LOAD_SUPER_ATTR", None, (raw.argval, bool(raw.arg & 2)))],
     "KW_NAMES": Normaliser.kw_names,
     "DICT_MERGE": Normaliser.dict_merge,
-    "CALL_FUNCTION_EX": Normaliser.call_function_ex,
+    "CALL_FUNCTION_EX": lambda self, raw, k: [Instruction("CALL_FUNCTION_EX", argval=bool(raw.arg & 1))],
     "MAKE_FUNCTION": Normaliser.make_function,
-    "CONVERT_VALUE": Normaliser.convert_value,
-    "CALL_INTRINSIC_1": Normaliser.intrinsic_1,
-    "CALL_INTRINSIC_2": Normaliser.intrinsic_2,
+    "CONVERT_VALUE": lambda self, raw, k: [Instruction("CONVERT_VALUE", argval=CONVERSIONS[raw.arg])],
 }
 
 

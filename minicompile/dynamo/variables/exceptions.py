@@ -131,10 +131,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
             return self.add_note(tx, *args)
         if name in ("__str__", "__repr__"):
             return self.text(tx, descriptor)
-        if name == "__setattr__":
-            return super().object_setattr(tx, *args)
-        if name == "__getattribute__":
-            return super().object_getattribute(tx, *args)
+        if name in ("__setattr__", "__getattribute__"):
+            return super().call_descriptor(tx, getattr(object, name), args, kwargs)
         unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
 
     def c_init(self, tx, args, kwargs):

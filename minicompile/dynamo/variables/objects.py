@@ -295,9 +295,6 @@ class UserDefinedObjectVariable(VariableTracker):
             tx.raise_observed(TypeError, f"{word}.__init__() takes exactly one argument (the instance to initialize)")
         return tx.build(None)
 
-    def object_getattribute(self, tx, name):
-        return self.generic_getattr(tx, name.as_python_constant())
-
     def object_setattr(self, tx, name, value):
         self.generic_setattr(tx, name.as_python_constant(), value)
         return tx.build(None)
@@ -306,20 +303,11 @@ class UserDefinedObjectVariable(VariableTracker):
         self.generic_delattr(tx, name.as_python_constant())
         return tx.build(None)
 
-    def object_eq(self, tx, other):
-        return tx.build(True if self is other else NotImplemented)
-
     def object_ne(self, tx, other):
         equal = self.call_special(tx, "__eq__", [other])
         if equal.is_python_constant() and equal.as_python_constant() is NotImplemented:
             return equal
         return tx.build(not tx.truth(equal))
-
-    def object_order(self, tx, other):
-        return tx.build(NotImplemented)
-
-    def object_str(self, tx):
-        return self.call_special(tx, "__repr__")
 
     def object_format(self, tx, spec):
         if spec.as_python_constant():
@@ -355,13 +343,13 @@ def wrap_object(output, value, source):
 
 OBJECT_METHODS = {
     "__init__": UserDefinedObjectVariable.object_init,
-    "__getattribute__": UserDefinedObjectVariable.object_getattribute,
+    "__getattribute__": lambda self, tx, name: self.generic_getattr(tx, name.as_python_constant()),
     "__setattr__": UserDefinedObjectVariable.object_setattr,
     "__delattr__": UserDefinedObjectVariable.object_delattr,
-    "__eq__": UserDefinedObjectVariable.object_eq,
+    "__eq__": lambda self, tx, other: tx.build(True if self is other else NotImplemented),
     "__ne__": UserDefinedObjectVariable.object_ne,
-    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), UserDefinedObjectVariable.object_order),
-    "__str__": UserDefinedObjectVariable.object_str,
+    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), lambda self, tx, other: tx.build(NotImplemented)),
+    "__str__": lambda self, tx: self.call_special(tx, "__repr__"),
     "__format__": UserDefinedObjectVariable.object_format,
 }
 

@@ -191,14 +191,6 @@ def push_mode(tx, mode):
     return tx.build(None)
 
 
-def pop_mode(tx):
-    return tx.side_effects.function_modes.pop()
-
-
-def mode_on_stack(tx, index):
-    return tx.side_effects.function_modes[index.as_python_constant()]
-
-
 def modes_enabled(tx):
     on = torch._C._get_torch_function_state() != STATES.ALL_DISABLED
     return tx.build(on and bool(tx.side_effects.function_modes))
@@ -222,9 +214,9 @@ wraps(torch.device)(guarded("equals", DeviceVariable))
 
 HANDLERS = {
     torch._C._push_on_torch_function_stack: push_mode,
-    torch._C._pop_torch_function_stack: pop_mode,
+    torch._C._pop_torch_function_stack: lambda tx: tx.side_effects.function_modes.pop(),
     torch._C._len_torch_function_stack: lambda tx: tx.build(len(tx.side_effects.function_modes)),
-    torch._C._get_function_stack_at: mode_on_stack,
+    torch._C._get_function_stack_at: lambda tx, k: tx.side_effects.function_modes[k.as_python_constant()],
     torch._C._is_torch_function_mode_enabled: modes_enabled,
     torch._C._has_torch_function: has_torch_function,
     torch._C._has_torch_function_unary: has_torch_function,

@@ -203,10 +203,6 @@ def _of_fake(function):
     return handler
 
 
-def _is_tensor(tx, value):
-    return tx.build(isinstance(value, TensorVariable))
-
-
 def _torch_tensor(tx, data, **kwargs):
     """`torch.tensor(numbers)` is a graph constant; of tensors it reads their data."""
     if data_numbers.holds_unknown(data):
@@ -296,7 +292,7 @@ def _assert(tx, condition, message=None):
 
 
 HANDLERS = {
-    torch.is_tensor: _is_tensor,
+    torch.is_tensor: lambda tx, value: tx.build(isinstance(value, TensorVariable)),
     torch.is_floating_point: _of_fake(torch.is_floating_point),
     torch.is_complex: _of_fake(torch.is_complex),
     torch.is_conj: _of_fake(torch.is_conj),
