@@ -133,7 +133,7 @@ class UserDefinedClassVariable(ValueVariable):
         return handler(self, tx, args, kwargs)
 
     def type_setattr(self, tx, args, kwargs):
-        self.store(tx, attribute_name(tx, args[0], "attribute name must be string"), args[1])
+        self.store(tx, attribute_name(tx, args[0]), args[1])
         return tx.build(None)
 
     def type_eq(self, tx, args, kwargs):

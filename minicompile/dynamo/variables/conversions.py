@@ -88,21 +88,6 @@ def make_deque(tx, iterable=None, maxlen=NONE):
     return made
 
 
-@handles(dict)
-def make_dict(tx, /, *args, **kwargs):
-    return fill_dict(tx, DictVariable(), args, kwargs)
-
-
-@handles(collections.OrderedDict)
-def make_ordered_dict(tx, /, *args, **kwargs):
-    return fill_dict(tx, DictVariable(cls=collections.OrderedDict), args, kwargs)
-
-
-@handles(collections.defaultdict)
-def make_default_dict(tx, factory=NONE, /, *args, **kwargs):
-    return fill_dict(tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs)
-
-
 def fill_dict(tx, made, args, kwargs):
     if len(args) > 1:
         tx.raise_observed(TypeError, f"{made.cls.__name__} expected at most 1 argument, got {len(args)}")
@@ -114,16 +99,6 @@ for _cls in (dict, collections.OrderedDict, collections.defaultdict):
     HANDLERS[_cls.fromkeys] = lambda tx, iterable, value=NONE, cls=_cls: tx.inline(
         polyfills.fromkeys, [tx.build(cls), iterable, value]
     )
-
-
-@handles(types.MappingProxyType)
-def make_mapping_proxy(tx, mapping):
-    return MappingProxyVariable(mapping.realize())
-
-
-@handles(set)
-def make_set(tx, iterable=EMPTY, /):
-    return set_of(tx, iterable, set)
 
 
 @handles(frozenset)
@@ -184,16 +159,6 @@ def take_next(tx, iterator, default=None, /):
     return default if item is None else item
 
 
-@handles(enumerate)
-def make_enumerate(tx, iterable, start=ConstantVariable(0)):  # noqa: B008 (immutable)
-    return EnumerateVariable([iterator_of(tx, iterable), start.realize()])
-
-
-@handles(zip)
-def make_zip(tx, *iterables, strict=FALSE):
-    return ZipVariable([iterator_of(tx, i) for i in iterables], strict=tx.truth(strict))
-
-
 @handles(map)
 def make_map(tx, *arguments):
     if len(arguments) < 2:
@@ -201,11 +166,6 @@ def make_map(tx, *arguments):
             map(*arguments)  # complains
     function, *iterables = arguments
     return MapVariable([function, *(iterator_of(tx, i) for i in iterables)])
-
-
-@handles(filter)
-def make_filter(tx, function, iterable):
-    return FilterVariable([function, iterator_of(tx, iterable)])
 
 
 @handles(reversed)
@@ -266,11 +226,6 @@ HANDLERS[complex] = conversion(complex, "__complex__", "__float__", "__index__")
 HANDLERS[bytes] = conversion(bytes, "__bytes__")
 for _cls in (torch.device, torch.finfo, torch.iinfo):
     HANDLERS[_cls] = conversion(_cls)
-
-
-@handles(bool)
-def make_bool(tx, value=FALSE, /):
-    return boolean(tx.truth(value))
 
 
 @handles(round)
@@ -340,16 +295,6 @@ def make_sum(tx, iterable, /, start=ConstantVariable(0)):  # noqa: B008 (immutab
     return total
 
 
-@handles(any)
-def make_any(tx, iterable):
-    return boolean(_some(tx, iterable, True))
-
-
-@handles(all)
-def make_all(tx, iterable):
-    return boolean(not _some(tx, iterable, False))
-
-
 def _some(tx, iterable, wanted):
     """Whether some element's truth is `wanted`; looks no further than the first such."""
     iterator = iterator_of(tx, iterable)
@@ -390,6 +335,27 @@ def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
     return ListVariable(items)
 
 
-@handles(types.MethodType)
-def make_method(tx, function, instance):
-    return BoundMethodVariable(function.realize(), instance.realize())
+# --- in a line each -------------------------------------------------------------------------------------
+def dict_maker(cls):
+    return lambda tx, /, *args, **kwargs: fill_dict(tx, DictVariable(cls=cls), args, kwargs)
+
+
+ZERO = ConstantVariable(0)
+HANDLERS |= {
+    dict: dict_maker(dict),
+    collections.OrderedDict: dict_maker(collections.OrderedDict),
+    collections.defaultdict: lambda tx, factory=NONE, /, *args, **kwargs: fill_dict(
+        tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs
+    ),
+    types.MappingProxyType: lambda tx, mapping: MappingProxyVariable(mapping.realize()),
+    types.MethodType: lambda tx, function, instance: BoundMethodVariable(function.realize(), instance.realize()),
+    set: lambda tx, iterable=EMPTY, /: set_of(tx, iterable, set),
+    bool: lambda tx, value=FALSE, /: boolean(tx.truth(value)),
+    any: lambda tx, iterable: boolean(_some(tx, iterable, True)),
+    all: lambda tx, iterable: boolean(not _some(tx, iterable, False)),
+    enumerate: lambda tx, iterable, start=ZERO: EnumerateVariable([iterator_of(tx, iterable), start.realize()]),
+    zip: lambda tx, *iterables, strict=FALSE: ZipVariable(
+        [iterator_of(tx, i) for i in iterables], strict=tx.truth(strict)
+    ),
+    filter: lambda tx, function, iterable: FilterVariable([function, iterator_of(tx, iterable)]),
+}

@@ -188,16 +188,6 @@ class IdVariable(BuiltinObject):
         return boolean(not self.method___eq__(tx, other).value)
 
 
-@handles(id)
-def id_of(tx, value):
-    return IdVariable(value.realize())
-
-
-@handles(threading.get_ident)
-def thread_id(tx):
-    return THIS_THREAD
-
-
 @handles(sys.exc_info)
 def exception_info(tx):
     """Of the exception being handled."""
@@ -205,11 +195,6 @@ def exception_info(tx):
     if current is None:
         return tx.build((None, None, None))
     return tx.build_tuple([tx.build(current.realize().python_type()), current, TracebackVariable()])
-
-
-@handles(sys.exception)
-def exception_now(tx):
-    return tx.handled_exception() or ConstantVariable(None)
 
 
 class ThreadIdVariable(IdVariable):
@@ -221,6 +206,9 @@ class ThreadIdVariable(IdVariable):
 
 
 THIS_THREAD = ThreadIdVariable(ConstantVariable("the running thread"))
+HANDLERS[id] = lambda tx, value: IdVariable(value.realize())
+HANDLERS[threading.get_ident] = lambda tx: THIS_THREAD
+HANDLERS[sys.exception] = lambda tx: tx.handled_exception() or ConstantVariable(None)
 
 
 @handles(inspect.signature)
@@ -241,7 +229,7 @@ def signature_of(tx, function, **kwargs):
 # --- attributes -----------------------------------------------------------------------------------------
 @handles(getattr)
 def get_attribute(tx, value, name, default=None, /):
-    value, name = value.realize(), attribute_name(tx, name, "attribute name must be string")
+    value, name = value.realize(), attribute_name(tx, name)
     try:
         found = value.var_getattr(tx, name)
     except ObservedException as error:
@@ -256,12 +244,12 @@ def get_attribute(tx, value, name, default=None, /):
     return found
 
 
-def attribute_name(tx, name, complaint):
+def attribute_name(tx, name):
     if not name.is_python_constant():
         unsupported("builtin on an unknown value", f"{name} as the name of an attribute")
     name = name.as_python_constant()
     if not isinstance(name, str):
-        tx.raise_observed(TypeError, f"{complaint}, not '{type_name(type(name))}'")
+        tx.raise_observed(TypeError, f"attribute name must be string, not '{type_name(type(name))}'")
     return name
 
 
@@ -273,13 +261,13 @@ def has_attribute(tx, value, name):
 
 @handles(setattr)
 def set_attribute(tx, value, name, new):
-    value.realize().var_setattr(tx, attribute_name(tx, name, "attribute name must be string"), new)
+    value.realize().var_setattr(tx, attribute_name(tx, name), new)
     return tx.build(None)
 
 
 @handles(delattr)
 def delete_attribute(tx, value, name):
-    value.realize().var_delattr(tx, attribute_name(tx, name, "attribute name must be string"))
+    value.realize().var_delattr(tx, attribute_name(tx, name))
     return tx.build(None)
 
 
