@@ -19,19 +19,9 @@ def filled(value, like=None):
     )
 
 
-@register_lowering(aten.full.default)
-def full(size, value, **kwargs):
-    return filled(value)
-
-
-@register_lowering(aten.full_like, aten.fill.Scalar)
-def full_like(x, value, **kwargs):
-    return filled(value)
-
-
-@register_lowering(aten.scalar_tensor)
-def scalar_tensor(value, **kwargs):
-    return filled(value)
+register_lowering(aten.full.default)(lambda size, value, **kwargs: filled(value))
+register_lowering(aten.full_like, aten.fill.Scalar)(lambda x, value, **kwargs: filled(value))
+register_lowering(aten.scalar_tensor)(lambda value, **kwargs: filled(value))
 
 
 @register_lowering(aten.lift_fresh_copy)
@@ -75,9 +65,7 @@ def counter(start, step, like):
     return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
 
 
-@register_lowering(torch.ops.prims.iota)
-def iota(length, *, start, step, dtype, device, requires_grad):
-    return counter(start, step, fake())
+register_lowering(torch.ops.prims.iota)(lambda length, *, start, step, **kwargs: counter(start, step, fake()))
 
 
 @register_lowering(aten.eye)
@@ -90,16 +78,6 @@ def eye(*args, **kwargs):
     return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
 
 
-@register_lowering(aten.sym_size.int)
-def sym_size(x, dim):
-    return x.size[dim]
-
-
-@register_lowering(aten.sym_numel)
-def sym_numel(x):
-    return ir.product(x.size)
-
-
-@register_lowering(aten.sym_stride.int, aten.sym_storage_offset)
-def sym_stride(x, *dim):
-    return size_of(current().node.meta["val"])
+register_lowering(aten.sym_size.int)(lambda x, dim: x.size[dim])
+register_lowering(aten.sym_numel)(lambda x: ir.product(x.size))
+register_lowering(aten.sym_stride.int, aten.sym_storage_offset)(lambda x, *dim: size_of(fake()))

@@ -4,6 +4,7 @@ Goes in: `TensorValue`s and numbers.  Comes out: a lazy `TensorValue`.
 Mirrors `register_pointwise` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 
+import functools
 import math
 
 import torch
@@ -73,18 +74,9 @@ def copy_of(x):
     return TensorValue(x.device, x.dtype, x.size, x.load)
 
 
-@register_lowering(aten.add)
+@register_lowering(aten.add, aten.sub)
 def add(a, b, alpha=1):
-    return _add("add", a, b, alpha)
-
-
-@register_lowering(aten.sub)
-def sub(a, b, alpha=1):
-    return _add("sub", a, b, alpha)
-
-
-def _add(name, a, b, alpha):
-    dtype = promote(a, b)
+    name, dtype = current().node.target.overloadpacket.__name__, promote(a, b)
     if name == "sub" and any(isinstance(x, TensorValue) and x.dtype == torch.bool for x in (a, b)):
         return rejected_by_eager(a, b)
     if dtype == torch.bool and name == "add":
@@ -125,14 +117,8 @@ def is_special(x):
     return apply(current().node.target.overloadpacket.__name__, x)
 
 
-@register_lowering(aten.bitwise_left_shift, aten.__lshift__)
-def left_shift(a, b):
-    return apply("left_shift", a, b)
-
-
-@register_lowering(aten.bitwise_right_shift, aten.__rshift__)
-def right_shift(a, b):
-    return apply("right_shift", a, b)
+register_lowering(aten.bitwise_left_shift, aten.__lshift__)(functools.partial(apply, "left_shift"))
+register_lowering(aten.bitwise_right_shift, aten.__rshift__)(functools.partial(apply, "right_shift"))
 
 
 @register_lowering(aten.pow)
@@ -216,14 +202,8 @@ def to_copy(x, dtype=None, layout=None, device=None, pin_memory=None, non_blocki
     return copy_of(cast(x, dtype or x.dtype))
 
 
-@register_lowering(torch.ops.prims.convert_element_type)
-def convert_element_type(x, dtype):
-    return copy_of(cast(x, dtype))
-
-
-@register_lowering(aten.clone, aten.contiguous, aten.alias_copy)
-def clone(x, memory_format=None):
-    return copy_of(x)
+register_lowering(torch.ops.prims.convert_element_type)(lambda x, dtype: copy_of(cast(x, dtype)))
+register_lowering(aten.clone, aten.contiguous, aten.alias_copy)(lambda x, memory_format=None: copy_of(x))
 
 
 @register_lowering(aten.copy)

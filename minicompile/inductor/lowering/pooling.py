@@ -255,18 +255,10 @@ def upsample(x, size, scales, exact):
     return TensorValue(x.device, x.dtype, (*x.size[:-n], *size), inner)
 
 
-@register_lowering(aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default)
-def upsample_nearest(x, size, *scales):
-    return upsample(x, size, scales, False)
-
-
-@register_lowering(
-    aten._upsample_nearest_exact1d.default,
-    aten._upsample_nearest_exact2d.default,
-    aten._upsample_nearest_exact3d.default,
-)
-def upsample_nearest_exact(x, size, *scales):
-    return upsample(x, size, scales, True)
+for _name, _exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True)):
+    register_lowering(*(getattr(aten, f"{_name}{n}d").default for n in (1, 2, 3)))(
+        lambda x, size, *scales, exact=_exact: upsample(x, size, scales, exact)
+    )
 
 
 @register_lowering(aten.upsample_nearest2d_backward.default)

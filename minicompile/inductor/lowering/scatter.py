@@ -4,6 +4,8 @@ Goes in: an initial value, integer tensors, new values.  Comes out: a `TensorVal
 Mirrors `scatter_reduce_` and `index_put_` in `torch/_inductor/lowering.py`.  Taught in chapter 09.
 """
 
+import functools
+
 import torch
 
 from .. import ir
@@ -53,19 +55,11 @@ def scatter_along(x, dim, indices, source, mode):
     return in_accumulator(x, mode, build)
 
 
-@register_lowering(aten.scatter.src, aten.scatter.value)
-def scatter(x, dim, indices, source):
-    return scatter_along(x, dim, indices, source, "store")
-
-
-@register_lowering(aten.scatter_add)
-def scatter_add(x, dim, indices, source):
-    return scatter_along(x, dim, indices, source, "add")
-
-
-@register_lowering(aten.scatter.reduce, aten.scatter.value_reduce)
-def scatter_with(x, dim, indices, source, *, reduce):
-    return scatter_along(x, dim, indices, source, MODES[reduce])
+register_lowering(aten.scatter.src, aten.scatter.value)(functools.partial(scatter_along, mode="store"))
+register_lowering(aten.scatter_add)(functools.partial(scatter_along, mode="add"))
+register_lowering(aten.scatter.reduce, aten.scatter.value_reduce)(
+    lambda x, dim, indices, source, *, reduce: scatter_along(x, dim, indices, source, MODES[reduce])
+)
 
 
 @register_lowering(aten.scatter_reduce.two)
