@@ -29,42 +29,11 @@ def import_from(module, name):
     return namespace[name]
 
 
-BINARY_OPERATORS = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-    "@": operator.matmul,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "+=": operator.iadd,
-    "-=": operator.isub,
-    "*=": operator.imul,
-    "/=": operator.itruediv,
-    "//=": operator.ifloordiv,
-    "%=": operator.imod,
-    "**=": operator.ipow,
-    "@=": operator.imatmul,
-    "&=": operator.iand,
-    "|=": operator.ior,
-    "^=": operator.ixor,
-    "<<=": operator.ilshift,
-    ">>=": operator.irshift,
-}
-COMPARISONS = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+SYMBOLS = "+ - * / // % ** @ & | ^ << >>".split()
+NAMES = "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift".split()
+BINARY_OPERATORS = {symbol: getattr(operator, name) for symbol, name in zip(SYMBOLS, NAMES)}
+BINARY_OPERATORS |= {f"{symbol}=": getattr(operator, f"i{name.strip('_')}") for symbol, name in zip(SYMBOLS, NAMES)}
+COMPARISONS = {s: getattr(operator, n) for s, n in zip("< <= == != > >=".split(), "lt le eq ne gt ge".split())}
 
 
 UNBOUND = "cannot access local variable '{}' where it is not associated with a value"

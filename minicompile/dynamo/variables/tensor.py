@@ -257,24 +257,12 @@ class TensorVariable(VariableTracker):
 
 
 CONSTANT_ATTRIBUTES = {
-    "shape": lambda t: t.shape,
-    "dtype": lambda t: t.dtype,
-    "device": lambda t: t.device,
-    "layout": lambda t: t.layout,
-    "ndim": lambda t: t.ndim,
-    "requires_grad": lambda t: t.requires_grad,
-    "is_leaf": lambda t: t.is_leaf,
-    "is_cuda": lambda t: t.device.type == "cuda",
-    "is_cpu": lambda t: t.device.type == "cpu",
-    "is_meta": lambda t: t.device.type == "meta",
-    "is_mps": lambda t: t.device.type == "mps",
-    "is_xpu": lambda t: t.device.type == "xpu",
-    "is_mkldnn": lambda t: t.is_mkldnn,
-    "is_sparse": lambda t: t.is_sparse,
-    "is_sparse_csr": lambda t: t.is_sparse_csr,
-    "is_quantized": lambda t: t.is_quantized,
-    "is_nested": lambda t: t.is_nested,
-    "itemsize": lambda t: t.itemsize,
+    name: operator.attrgetter(name)
+    for name in "shape dtype device layout ndim requires_grad is_leaf is_mkldnn is_sparse is_sparse_csr is_quantized "
+    "is_nested itemsize".split()
+}
+CONSTANT_ATTRIBUTES |= {
+    f"is_{kind}": lambda t, kind=kind: t.device.type == kind for kind in ("cuda", "cpu", "meta", "mps", "xpu")
 }
 GRAPH_ATTRIBUTES = {"T", "mT", "H", "mH", "real", "imag", "data"}
 METADATA_METHODS = {
