@@ -19,7 +19,6 @@ MENDS = {  # kind of guard -> what to do where it keeps failing
     "length": "keep its length, or put its tensors together into one with torch.stack",
     "keys": "keep its keys and their order",
     "unwritten": "write to parameters before the first call, or set minicompile.config.freeze = False",
-    "truth": "decide before the call",
 }
 
 

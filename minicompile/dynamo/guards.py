@@ -55,7 +55,6 @@ GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
     "is": GuardKind("{s} is {e}", "{n} is {t}", 1),
     "equals": GuardKind("({s} is {e} or same_constant({s}, {e}))", "{n} == {r}", 2),
-    "truth": GuardKind("bool({s}) is {e}", "bool({n}) is {r}", 2, bool),
     "length": GuardKind("len({s}) == {e}", "len({n}) == {r}", 1, len),
     "keys": GuardKind("same_keys({s}, {e})", "list({n}) == {k}", 4, list),
     "has_key": GuardKind("{e} in {s}", "{r} in {n}", 2),
@@ -65,7 +64,6 @@ GUARD_KINDS = {
     "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {r})", 2),
     "slot_unset": GuardKind("slot_is_unset({s}, {e})", "{t} is not set on {n}", 3),
     "code": GuardKind("{s}.__code__ is {e}", "{n}.__code__ is {t}", 2, lambda f: getattr(f, "__code__", f)),
-    "iterator_state": GuardKind("{s}.__reduce__()[-1] == {e}", "position of {n} is {r}", 6),
     "no_hooks": GuardKind("has_no_hooks({s})", "{n} has no hooks", 3, lambda m: "hooks set"),
     "plain_call": GuardKind(
         PLAIN_CALL, "{n} has no hooks and no forward of its own", 3, lambda m: "hooks or forward set"

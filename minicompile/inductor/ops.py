@@ -133,7 +133,6 @@ ROWS = [
     ("fmin", "same", torch.fmin, "m_fmin({0}, {1})", "rt.fmin({0}, {1})", 2),
     ("relu", "same", _relu, "({0} < {type}(0) ? {type}(0) : {0})", "tl.where({0} < 0, 0, {0}).to({0}.dtype)", 1),
     ("sign", "same", torch.sign, "m_sign({0})", "rt.sign({0})", 2),
-    ("fma", "float", lambda a, b, c: torch.addcmul(c, a, b), "m_fma({0}, {1}, {2})", "tl.fma({0}, {1}, {2})", 1),
     # ---- comparisons, logic, choice
     ("eq", "compare", torch.eq, "{0} == {1}", "{0} == {1}", 1),
     ("ne", "compare", torch.ne, "{0} != {1}", "{0} != {1}", 1),

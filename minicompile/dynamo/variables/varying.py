@@ -15,7 +15,7 @@ import torch
 from ..source import CallSource
 from .base import VariableTracker, unsupported
 
-FACTS_THAT_VARY = ("equals", "length", "keys", "truth", "has_key", "lacks_key")
+FACTS_THAT_VARY = ("equals", "length", "keys", "has_key", "lacks_key")
 FEW_VALUES = (bool, type(None))  # these are worth a graph each
 
 

@@ -195,7 +195,6 @@ template <typename T> M_INLINE bool m_signbit(T a) {
 }
 template <typename T> M_INLINE T m_not(T a) { return (T)~a; }
 M_INLINE bool m_not(bool a) { return !a; }
-template <typename T> M_INLINE T m_fma(T a, T b, T c) { return a * b + c; }
 template <typename T> M_INLINE T m_shl(T a, T b) {
   return b < 0 || b >= (T)(8 * sizeof(T)) ? T(0) : (T)((uint64_t)a << b);
 }
