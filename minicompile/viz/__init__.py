@@ -19,13 +19,11 @@ from .joint import draw_cut, draw_joint, draw_split
 from .lines import LineMap, draw_lines
 from .machine import print_versions
 from .picture import Picture
-from .recompiles import draw_recompiles, record_recompiles
+from .recompiles import Coverage, draw_coverage, draw_recompiles, draw_sizes, record_recompiles
 from .recorded import draw_bandwidth, draw_launches, draw_modes, draw_race, load_recorded, machine_of, measure_bandwidth
 from .roofline import draw_roofline, measure_points, measure_roof
 from .saved import SavedBytes, draw_budget, draw_passes, draw_saved
 from .scaling import draw_scaling, measure_threads, measure_widths, report_text
 from .show import show_c, show_source, show_text
-from .sizes import Coverage, draw_coverage, draw_sizes
-from .stages import draw_snapshots, stage_strip
+from .stages import draw_snapshots, draw_stage_times, stage_strip
 from .tiles import draw_tiles, record_launches
-from .timeline import draw_stage_times

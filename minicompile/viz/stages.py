@@ -1,14 +1,14 @@
-"""The pipeline as a strip of arrows, and one function's snapshots at every stage side by side.
+"""The pipeline as a strip of arrows, one function's snapshots at every stage side by side, and the time of each stage.
 
 Goes in: the name of the stage that a chapter is about, or an Explanation.  Comes out: Pictures.
-Mirrors tlparse's index page.  Taught in chapter 00.
+Mirrors tlparse's index page and `torch._dynamo.utils.compile_times`.  Taught in chapters 00 and 15.
 """
 
 import inspect
 import textwrap
 
 from . import style
-from .picture import Canvas
+from .picture import Canvas, from_figure
 
 ORDER = ("source", "capture", "aot", "lower", "schedule", "codegen", "load")
 
@@ -91,3 +91,21 @@ def wrap(row, width):
     """A line of code in several, all but the first indented further."""
     indent = " " * (len(row) - len(row.lstrip()) + 8)
     return textwrap.wrap(row, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def draw_stage_times(explanation, title="One compilation"):
+    """Horizontal bars, milliseconds for each stage, in pipeline order."""
+    seconds = explanation.seconds_by_stage()
+    names = [style.STAGE_TITLES[stage] for stage in seconds]
+    values = [1000 * value for value in seconds.values()]
+    figure, axes = style.subplots(figsize=(9, 3.2))
+    axes.barh(names, values, color=[style.STAGE_COLOURS[stage] for stage in seconds])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("milliseconds")
+    axes.set_title(title, loc="left")
+    for k, value in enumerate(values):
+        axes.text(value + max(values) * 0.01, k, f"{value:.0f} ms", va="center", fontsize=11)
+    axes.set_xlim(0, max(values) * 1.15)
+    text = "\n".join(f"{name}: {value:.0f} ms" for name, value in zip(names, values))
+    return from_figure(figure, text, "Milliseconds that each stage of one compilation took")
