@@ -9,7 +9,6 @@ A new opcode is one method.  Operators share one table each.
 import operator
 import types
 
-from .assumptions import assumed_truth
 from .lifetimes import refuse_drop
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
@@ -18,6 +17,7 @@ from .source import AttrSource, GlobalSource, ItemSource
 from .variables.base import LazyVariable, ObservedException
 from .variables.cells import CellVariable
 from .variables.conversions import iterator_of
+from .variables.data_numbers import assumed_truth
 
 
 def import_from(module, name):

@@ -96,7 +96,7 @@ class OutputGraph:
         self.root_cells = {}
         self.rounds = collections.Counter()  # id of the first instruction of a loop -> how often it was jumped back to
         self.outer_exception = LazyVariable(self, sys.exception(), CallSource(ConstantSource(sys, "sys"), exception_of))
-        self.assumed = None  # (step, the break there) of the first branch on data that was not taken: assumptions.py
+        self.assumed = None  # (step, the break there) of the first branch on data that was not taken: data_numbers.py
         self.operator_error = None  # what the last operator raised on fake tensors
         self.graph_module = None
         self.constants = {}  # attributes of the GraphModule: tensors made outside the graph, nested graphs

@@ -1,10 +1,12 @@
 """Numbers that are read from data and stay in the graph: `.item()`, `.tolist()`, and what the program states of them.
 
-Goes in: a tensor, where `config.capture_scalar_outputs`; or a condition on such a number.  Comes out: a number that the
-graph computes (an unbacked symbol, see dynamic_shapes.py); or an assertion in the graph.  Where an assertion fails, the
-frame runs again in eager, as after any error of a graph: the real exception comes from the user's line.
-Mirrors `method_item` in `torch/_dynamo/variables/tensor.py` and `torch._check` in `torch.py` beside it.  Taught in
-chapter 07.
+Goes in: a tensor, where `config.capture_scalar_outputs`; a condition on such a number; or a branch on data of which one
+side only raises, such as `if not valid.all(): raise ValueError(...)`.  Comes out: a number that the graph computes (an
+unbacked symbol, see dynamic_shapes.py); or an assertion in the graph, and for a branch the way that does not raise,
+which capture goes.  Where an assertion fails, the frame runs again in eager, as after any error of a graph: the real
+exception comes from the user's line.  A graph that writes its inputs cannot run again, so there the frame breaks.
+Mirrors `method_item` in `torch/_dynamo/variables/tensor.py`, `torch._check` in `torch.py` beside it and the assertions
+of `symbolic_convert.py`.  Taught in chapters 05 and 07.
 """
 
 import operator
@@ -13,6 +15,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ... import config
+from ..break_kinds import break_error
 from .base import unsupported
 from .constant import NONE, ConstantVariable
 from .containers import Sequence
@@ -172,6 +175,46 @@ def make_tensor(tx, data, dtype=NONE, device=NONE):
     made = [tx.call(torch.tensor, part) for part in data.unpack(tx)]
     stacked = graph_call(tx, torch.stack, [tx.build_list(made)], {})
     return stacked.call_method(tx, "to", [], {"dtype": dtype, "device": device}) if not tx.is_none(dtype) else stacked
+
+
+# --- branches of which one side only raises ------------------------------------------------------------
+def always_raises(instructions, position):
+    """Whether execution that comes here can do nothing but raise."""
+    for instruction in instructions[position:]:
+        if instruction.is_jump or instruction.is_terminal:
+            return instruction.opname == "RAISE_VARARGS"
+    return False
+
+
+def assumed_truth(tx, instruction, condition):
+    """The only truth of `condition` with which the branch `instruction` goes on; None where it may have either."""
+    if not can_assume(tx.output, condition):
+        return None
+    on_jump = always_raises(tx.instructions, tx.index_of[id(instruction.argval)])
+    if on_jump is always_raises(tx.instructions, tx.pointer):
+        return None
+    truth, output = (instruction.opname == "POP_JUMP_IF_TRUE") is not on_jump, tx.output
+    if output.assumed is None:
+        error = break_error("data-dependent branch", "the program raises for some data")
+        frame = tx
+        while frame is not None:
+            error.places.append(frame.place())
+            frame = frame.parent
+        output.assumed = tx.root().current_step(), error
+    if isinstance(condition, SymNodeVariable):
+        state(tx, condition, truth)
+        return truth
+    checked = condition if truth else graph_call(tx, torch.logical_not, [condition], {})
+    output.create_node("call_function", torch._assert_async, (checked.node, "an assumption of the compiled function"))
+    return truth
+
+
+def can_assume(output, condition):
+    if output.nested:
+        return False
+    if isinstance(condition, TensorVariable):  # a GPU would not survive the assertion
+        return condition.fake.device.type == "cpu" and condition.fake.numel() == 1
+    return is_open(condition)
 
 
 HANDLERS = {torch._check_with: check_with, torch._check_is_size: check_is_size}
