@@ -41,7 +41,7 @@ LOWERED = """
     _unsafe_index _unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_nearest_exact1d.default
     _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default all any cat embedding embedding_dense_backward
     empty_like eye flip index_add index_copy index_select leaky_relu masked_fill max_pool2d_with_indices
-    max_pool2d_with_indices_backward new_empty repeat roll select_scatter slice_scatter squeeze sum tril triu
+    max_pool2d_with_indices_backward new_empty repeat roll select_scatter slice_scatter squeeze sum take tril triu
     unbind upsample_nearest1d.default upsample_nearest2d.default upsample_nearest3d.default
 """
 

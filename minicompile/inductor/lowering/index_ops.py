@@ -10,6 +10,7 @@ import torch
 
 from .. import ir
 from ..graph import TensorValue, current
+from ..indexing import delinearize, index
 from .common import aten, broadcast, broadcast_size, canonical_dim, register_lowering
 from .views import replaced, view
 
@@ -104,3 +105,14 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
         return weight.load((at, position[-1]))
 
     return TensorValue(weight.device, weight.dtype, (*indices.size, weight.size[1]), inner)
+
+
+@register_lowering(aten.take)
+def take(x, indices):
+    count = ir.product(x.size)
+
+    def inner(position):
+        at = index(ir.indirect(indices.load(position), count))
+        return ir.keep_checks(x.load(delinearize(at, x.size)), (at,), x.size)
+
+    return TensorValue(x.device, x.dtype, indices.size, inner)
