@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
-from . import assertions, attention, freeze, functionalize, partial
+from . import assertions, attention, channels_last, freeze, functionalize, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, unwrap
@@ -165,6 +165,7 @@ def trace(gm, inputs, decompositions=None):
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
     assertions.insert(functional, fake_mode.shape_env, known)
     passes = [("attention", len(captured.graph.nodes), len(gm.graph.nodes)), *optimize(functional, result_count)]
+    functional = channels_last.rewrite(functional, fake_mode)
     forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
         placeholders,
