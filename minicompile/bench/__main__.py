@@ -19,7 +19,7 @@ import types
 import torch
 
 from . import micro, suite
-from .models import SIZES, ZOO
+from .models import MODELS, SIZES
 from .patterns import PATTERNS
 from .suite import MODES, Settings
 from .tables import COLUMNS, MICRO_COLUMNS, machine, table
@@ -48,7 +48,7 @@ def parse(arguments):
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything; what is there is kept")
     parser.add_argument("--list", action="store_true", help="print the names")
     chosen = parser.parse_args(arguments)
-    known = ZOO if chosen.suite == "models" else PATTERNS
+    known = MODELS if chosen.suite == "models" else PATTERNS
     chosen.names = [n for n in known if any(fnmatch.fnmatch(n, p) for p in chosen.only.split(","))]
     chosen.modes = [mode for mode in MODES if mode in chosen.mode.split(",")]
     if not chosen.names:

@@ -18,7 +18,7 @@ from minicompile import accuracy, config
 from minicompile.testing import CompileCounter
 
 from . import timing
-from .models import ZOO
+from .models import MODELS
 
 MODES = ("inference", "training")
 
@@ -49,7 +49,7 @@ def run(name, mode, settings):
     and not less right.  So a model that differs from eager is tried with other weights and data: chance does not strike
     each time, a fault does.  The note tells.
     """
-    entry = ZOO[name]
+    entry = MODELS[name]
     for seed in range(SEEDS):
         note = f"differs with seed {seed - 1}" if seed else ""
         row = {"model": name, "mode": mode, "correct": None, "note": note}

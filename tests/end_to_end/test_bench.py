@@ -14,6 +14,8 @@ import torch
 from minicompile import bench, record
 from minicompile.bench import __main__ as command
 from minicompile.bench import demo, suite, tables, timing, worker
+from minicompile.bench.models import MODELS, ZOO
+from minicompile.bench.models.further import FURTHER
 
 
 def test_a_sleep_is_measured_and_variants_take_turns():
@@ -188,3 +190,15 @@ def test_a_report_of_a_break_and_a_recompile(tmp_path):
 def test_python_dash_m_names_its_commands():
     done = subprocess.run([sys.executable, "-m", "minicompile", "no_such"], capture_output=True, text=True)
     assert done.returncode == 2 and "usage: python -m minicompile {demo,bench}" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["hf_deberta", "timm_convnext_atto"])
+def test_models_of_installed_packages_are_rows(name):
+    if name not in FURTHER:
+        pytest.skip(f"{name} needs a package that is not installed")
+    settings = suite.Settings(timed=False, backend="aot_eager")
+    for mode in suite.MODES:
+        row = suite.run(name, mode, settings)
+        assert row["correct"] == "yes", row
+        assert row["graphs"] <= row["torch_graphs"] and row["graph_breaks"] == 0
+        assert name in MODELS and name not in ZOO

@@ -10,9 +10,9 @@ import torch
 from .registry import Batch, Entry, own_loss
 
 # The knobs of each family have names of their own: width, layers, heads, MLP width.
-_BERT = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-_T5 = ("d_model", "num_layers", "num_heads", "d_ff")
-_BART = ("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
+BERT = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+T5 = ("d_model", "num_layers", "num_heads", "d_ff")
+BART = ("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
 
 
 def _load(name):
@@ -22,7 +22,7 @@ def _load(name):
         raise ModuleNotFoundError("this model needs `pip install transformers` (extra: test)") from error
 
 
-def _make(family, head, knobs, extra):
+def make(family, head, knobs, extra):
     def model(o):
         values = dict(zip(knobs, (o.width, o.layers, o.heads, 4 * o.width), strict=False))
         more = {name: value(o) if callable(value) else value for name, value in extra.items()}
@@ -50,72 +50,72 @@ def pictures(o):
     return Batch((), {"pixel_values": images}, torch.randint(10, (o.batch,)))
 
 
-def _longest(o):
-    return max(64, o.length)
+# As many places as the longest batch needs.
+LONGEST = {"max_position_embeddings": lambda o: max(64, o.length)}
 
 
 # name: (family, head, names of the knobs, other options, batch)
 _TABLE = {
-    "hf_bert": ("Bert", "BertForMaskedLM", _BERT, {"max_position_embeddings": _longest}, text),
+    "hf_bert": ("Bert", "BertForMaskedLM", BERT, LONGEST, text),
     "hf_gpt2": (
         "GPT2",
         "GPT2LMHeadModel",
         ("n_embd", "n_layer", "n_head", "n_inner"),
-        {"n_positions": _longest, "bos_token_id": 0, "eos_token_id": 0},
+        {"n_positions": LONGEST["max_position_embeddings"], "bos_token_id": 0, "eos_token_id": 0},
         text,
     ),
-    "hf_llama": ("Llama", "LlamaForCausalLM", _BERT, {"num_key_value_heads": lambda o: o.heads // 2}, text),
+    "hf_llama": ("Llama", "LlamaForCausalLM", BERT, {"num_key_value_heads": lambda o: o.heads // 2}, text),
     "hf_mistral": (
         "Mistral",
         "MistralForCausalLM",
-        _BERT,
+        BERT,
         {"num_key_value_heads": lambda o: o.heads // 2, "sliding_window": lambda o: o.length // 2},
         text,
     ),
-    "hf_t5": ("T5", "T5ForConditionalGeneration", _T5, {"d_kv": lambda o: o.width // o.heads}, text_to_text),
+    "hf_t5": ("T5", "T5ForConditionalGeneration", T5, {"d_kv": lambda o: o.width // o.heads}, text_to_text),
     "hf_bart": (
         "Bart",
         "BartForConditionalGeneration",
-        _BART,
+        BART,
         {
             "decoder_layers": lambda o: o.layers,
             "decoder_attention_heads": lambda o: o.heads,
             "decoder_ffn_dim": lambda o: 4 * o.width,
-            "max_position_embeddings": _longest,
+            **LONGEST,
         },
         text_to_text,
     ),
     "hf_vit": (
         "ViT",
         "ViTForImageClassification",
-        _BERT,
+        BERT,
         {"image_size": lambda o: o.image, "patch_size": lambda o: o.patch, "num_labels": 10, "vocab_size": None},
         pictures,
     ),
     "hf_albert": (
         "Albert",
         "AlbertForMaskedLM",
-        _BERT,
-        {"embedding_size": lambda o: o.width // 2, "max_position_embeddings": _longest},
+        BERT,
+        {"embedding_size": lambda o: o.width // 2, **LONGEST},
         text,
     ),
     "hf_distilbert": (
         "DistilBert",
         "DistilBertForMaskedLM",
         ("dim", "n_layers", "n_heads", "hidden_dim"),
-        {"max_position_embeddings": _longest},
+        LONGEST,
         text,
     ),
     "hf_electra": (
         "Electra",
         "ElectraForMaskedLM",
-        _BERT,
-        {"embedding_size": lambda o: o.width // 2, "max_position_embeddings": _longest},
+        BERT,
+        {"embedding_size": lambda o: o.width // 2, **LONGEST},
         text,
     ),
 }
 
-_SIZES = {
+SIZES = {
     "small": {
         **{"batch": 2, "length": 12, "width": 32, "layers": 2, "heads": 4},
         **{"vocab": 99, "image": 16, "patch": 8},
@@ -131,6 +131,6 @@ _SIZES = {
 }
 
 ENTRIES = [
-    Entry(name, _make(family, head, knobs, extra), batch, own_loss, _SIZES, "labels")
+    Entry(name, make(family, head, knobs, extra), batch, own_loss, SIZES, "labels")
     for name, (family, head, knobs, extra, batch) in _TABLE.items()
 ]
