@@ -362,3 +362,23 @@ def test_a_bound_method_is_bound_once_and_for_all_where_it_says_so():
 
     expected = f(torch.ones(1), Owner(), Other())[1]
     assert minicompile.compile(f, backend="eager")(torch.ones(1), Owner(), Other())[1] is expected
+
+
+def test_format_takes_a_text_and_a_metaclass_may_call_by_a_function_written_in_c():
+    class Plain:
+        def __format__(self, spec):
+            return f"<{spec}>"
+
+    class Joined(type):
+        __call__ = ":".join
+
+    class Joins(metaclass=Joined):
+        pass
+
+    def f(x, spec):
+        try:
+            return x + 1, Joins(["a", "bc"]), format(Plain(), spec)
+        except TypeError as error:
+            return x, str(error)
+
+    same(lambda: (f, [(X, "3"), (X, None), (X, 4)]), fullgraph=False)

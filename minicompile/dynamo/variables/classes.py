@@ -168,7 +168,7 @@ class UserDefinedClassVariable(ValueVariable):
         if self.value is super:
             return make_super(tx, *args)
         found = class_lookup(tx, type(self.value), "__call__")
-        if not isinstance(found.attribute, C_FUNCTIONS):
+        if not isinstance(found.attribute, types.WrapperDescriptorType) or found.attribute.__name__ != "__call__":
             return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
         return self.construct(tx, args, kwargs)
 

@@ -279,6 +279,8 @@ def make_format(tx, value, spec=ConstantVariable("")):  # noqa: B008 (immutable)
         return tx.fold(format, [value, spec], {})
     if value.python_type() in BRACKETS:
         return make_text(tx, value)
+    if not issubclass(spec.python_type(), str):
+        return tx.fold_python(format, ["", spec.as_python_constant()], {})  # complains
     return answered(tx, format, "__format__", value.call_method(tx, "__format__", [spec], {}))
 
 
