@@ -27,7 +27,6 @@ EXTRA = """
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _log_softmax _softmax addmv
     batch_norm_backward dist elu gelu hardtanh lcm linalg_vector_norm native_batch_norm native_group_norm
     native_layer_norm permute_copy rrelu_with_noise_backward tril_indices triu_indices unbind_copy
-    upsample_bilinear2d
 """
 
 # Kernels that are called, not rewritten.
@@ -85,7 +84,6 @@ def decomposition_table():
         table.pop(op, None)
     for op in overloads(FORMATTED):
         table[op] = in_eagers_format(table[op])
-    table[aten.upsample_bilinear2d.default] = floats_only(table[aten.upsample_bilinear2d.default])
     table.update({op: in_float32(table[op]) for op in overloads(NORMALIZATIONS) if op in table})
     table.update(OURS)
     return {op: rule for op, rule in table.items() if op.namespace == "aten"}
@@ -155,11 +153,6 @@ def in_eagers_format(rule):
     return wrapper
 
 
-def floats_only(rule):
-    """Integers are left to the kernel: its sums are in fixed point."""
-    return functools.wraps(rule)(lambda x, *args: rule(x, *args) if x.is_floating_point() else NotImplemented)
-
-
 def in_opmath(function):
     """Half tensors are computed in float32 and rounded once, as eager's kernels do."""
 
@@ -178,6 +171,29 @@ def in_opmath(function):
 @in_opmath
 def silu(x):
     return x / (1 + torch.exp(-x))
+
+
+@decompose(aten.upsample_linear1d.default, aten.upsample_bilinear2d.default, aten.upsample_trilinear3d.default)
+def upsample_linear(x, size, align_corners, *scales):
+    """Along one dimension after the other, the last one first, in the arithmetic of eager's kernel.
+
+    Each is half as many elements picked, and for rows and planes it is whole rows that are picked.
+    """
+    if not x.is_floating_point():
+        return NotImplemented  # sums in fixed point
+    dtype, result = get_computation_dtype(x.dtype), x
+    scales = [*scales, *[None] * (len(size) - len(scales))]
+    for dim, length, scale in reversed(list(zip(range(2, x.ndim), size, scales, strict=True))):
+        last = x.shape[dim] - 1
+        ratio = torch._decomp.decompositions._compute_scale(last + 1, length, align_corners, scale)
+        place = torch.arange(length, device=x.device).to(dtype)
+        place = place * ratio if align_corners else ((place + 0.5) * ratio - 0.5).clamp(min=0)
+        low = place.to(torch.int64).clamp(max=last)
+        weight = (place - low).clamp(0, 1).view(-1, *[1] * (x.ndim - dim - 1))
+        ends = (low, (low + 1).clamp(max=last))
+        a, b = (aten._unsafe_index(result, [*[None] * dim, at]).to(dtype) for at in ends)
+        result = a * (1 - weight) + b * weight
+    return result.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
 
 
 @decompose(aten.soft_margin_loss_backward.default)

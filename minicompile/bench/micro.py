@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 import minicompile
 from minicompile import accuracy, config, record
+from minicompile.inductor.passes import extern_bytes
 
 from . import timing
 from .patterns import PATTERNS, Maker
@@ -70,7 +71,7 @@ def _ours(row, pattern, inputs, settings):
         function = _first_calls(row, "ours", compiled, inputs, minicompile.reset)
     row.update(minicompile.stats())
     plans = [plan for entry in record.compilations for plan in entry.artifacts("schedule")]
-    row["moved_mb"] = sum(plan.bytes_after for plan in plans) / 1e6
+    row["moved_mb"] = sum(plan.bytes_after + extern_bytes(plan.graph) for plan in plans) / 1e6
     return function
 
 

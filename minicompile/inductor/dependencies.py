@@ -134,24 +134,6 @@ def order_loops(node, addresses):
     return dataclasses.replace(node, outer=tuple(outer), inner=tuple(inner))
 
 
-def hoist_conditions(node):
-    """Comparisons of indices in the fewest loop variables: `64*x0 + x1 < 192` is `x0 < 3` when x1 < 64."""
-
-    def replace(expr):
-        if not (isinstance(expr, ir.Op) and expr.name in ("lt", "ge") and isinstance(expr.args[0], IndexExpr)):
-            return None
-        value, limit = expr.args[0].index, expr.args[1]
-        if not isinstance(limit, ir.Constant):
-            return None
-        for _, c in sorted(value.terms, key=lambda term: -hint(term[1])):
-            if isinstance(c, int) and c > 1 and limit.value % c == 0 and (value // c).is_affine():
-                quotient = IndexExpr(value // c, limit.dtype)
-                return ir.op(expr.name, quotient, ir.constant(limit.value // c, limit.dtype))
-        return None
-
-    return dataclasses.replace(node, body=ir.transform(node.body, {}, replace))
-
-
 def merge_loops(nodes, addresses):
     """Merge neighbouring loops wherever every index of every node allows it: contiguous tensors become one loop.
 

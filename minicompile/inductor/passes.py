@@ -124,6 +124,13 @@ def bytes_moved(graph):
     return total
 
 
+def extern_bytes(graph):
+    """Bytes that ATen calls read and write at least."""
+    calls = [b.data for b in graph.buffers if isinstance(b.data, ir.Extern)]
+    written = [b.layout for b in graph.buffers if b.layout is not None and not isinstance(b.data, ir.Loops)]
+    return sum(layout.nbytes() for layout in [*written, *(v.layout for call in calls for v in call.views())])
+
+
 def replace_loads(data, name, variables, body):
     """Put a producer's body in place of every load of it."""
 

@@ -335,12 +335,15 @@ class Scheduler:
         """Bytes that all kernels read and write: every buffer a group touches counts once."""
         total = 0
         for group in self.groups:
-            if group is not None and group.kind == "loops":
-                names = set(group.names)
+            if group is None or group.kind in ("extern", "output"):
+                continue
+            names = set(group.names)
+            if group.kind == "loops":
                 kept = [n for n in group.names if n in self.outputs or self.users.get(n, set()) - names]
-                total += sum(
-                    self.layouts[n].nbytes() for n in [*kept, *(n for n in self.touched(group) if n not in names)]
-                )
+                touched = [*kept, *(n for n in self.touched(group) if n not in names)]
+            else:
+                touched = [*group.names, *buffer_reads(group.nodes[0])]
+            total += sum(self.layouts[n].nbytes() for n in touched)
         return total
 
 

@@ -7,11 +7,13 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from patterns import aten_graph
 
 import minicompile
 from minicompile import aot, inductor
 from minicompile.bench import patterns as micro
+from minicompile.inductor import passes
 
 
 def compiled(function, *inputs):
@@ -55,6 +57,67 @@ def test_rows_in_lanes_leave_nothing_out(length):
         assert torch.equal(got.nan_to_num(123), wanted.nan_to_num(123))
 
 
+CUT = {
+    "cat": lambda x, y: torch.cat((x, y * 2, x[:, 5:40]), 1).relu() + 1,
+    "cat of rows": lambda x, y: torch.cat((x, y), 0) + 1,
+    "pad": lambda x, y: F.pad(x, (1, 2, 3, 4), value=2.0) * 3 + F.pad(y, (2, 1, 4, 3)),
+    "pad that cuts off": lambda x, y: F.pad(x, (-3, 30), value=1.5).relu(),
+    "roll": lambda x, y: x.roll(7, 1) + y,
+    "triangles": lambda x, y: x.tril(3) + y.triu(-2),
+    "one triangle": lambda x, y: x.tril(-60) + 1,
+    "slice written": lambda x, y: x.slice_scatter(y[:, :20], 1, 33, 53) + 1,
+    "one row": lambda x, y: torch.cat((x[0], y[1], x[2])) + 1,
+}
+
+
+LOOPS = {"cat": 3, "pad": 5, "pad that cuts off": 2, "one triangle": 2, "one row": 3}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", CUT)
+def test_loops_are_cut_where_comparisons_change(name, dynamic):
+    """Every piece at its place, also where an edge lies outside of the loop (of other sizes than the first)."""
+    call = minicompile.compile(CUT[name], dynamic=dynamic)
+    for shape in ((70, 100), (100, 70), (2000, 117)):
+        x, y = torch.randn(shape), torch.randn(shape)
+        assert torch.equal(call(x, y), CUT[name](x, y)), shape
+    text = minicompile.record.compilations[0].artifacts("codegen")[0].kernels
+    if name in LOOPS and not dynamic:
+        assert text.count("simd") == LOOPS[name]
+    if name == "one triangle":
+        assert "m_within(x0 - 59, " in text
+
+
+@pytest.mark.parametrize("shape", [(64, 512), (3207, 1024), (8, 3, 1700), (70_000, 300)], ids=str)
+def test_columns_are_reduced_some_rows_at_once_and_none_is_left_out(shape):
+    """Whole numbers: sums are exact in any order.  Rows that are no multiple, chunks that end within a block."""
+    axes = tuple(range(len(shape) - 1))
+
+    def reduce(x, n):
+        return x.sum(axes), x.amax(axes), (n * 3).sum(axes), (n > 98).any(axes[-1])
+
+    x, n = torch.randint(-9, 9, shape).float(), torch.randint(-100, 100, shape)
+    x[(-1,) * len(axes)], n[(-1,) * len(axes)] = 99.0, 99
+    call = compiled(reduce, x, n)
+    for got, wanted in zip(call(x, n), reduce(x, n), strict=True):
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_running_sums_in_vectors(dtype):
+    def scan(x, y):
+        return (x + 1).cumsum(-1), y.cumsum(0), x.mT.cumsum(-1)
+
+    x, y = (torch.randint(-9, 9, n).to(dtype) for n in ((7, 64 * 5 + 3), (1000,)))
+    if dtype.is_floating_point:
+        x[2, 100], x[3, 5], x[3, 90], x[4, 63] = math.inf, math.inf, -math.inf, math.nan
+    call = compiled(scan, x, y)
+    assert ("m_scan<64>" in call.source.kernels.removeprefix(call.source.prelude)) == (dtype != torch.float64)
+    for got, wanted in zip(call(x, y), scan(x, y), strict=True):
+        assert got.dtype == wanted.dtype
+        torch.testing.assert_close(got, wanted, rtol=0 if dtype.itemsize > 2 else 1e-2, atol=0, equal_nan=True)
+
+
 def test_exp_and_erf_are_within_two_units_of_the_last_place():
     ends = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 88.7228, 88.73, -87.34, 1e-30, 5e-39, 0.93, 4.0])
     x = torch.cat([torch.linspace(-87, 88.7, 300_001), torch.linspace(-5, 5, 300_001), ends])
@@ -73,16 +136,18 @@ def test_an_element_that_is_not_there_cannot_be_picked():
 
     x, i = torch.randn(64, 300), torch.randint(0, 300, (64, 200))
     call = compiled(pick, x, i)
-    assert "omp simd" not in call.source.kernels.removeprefix(call.source.prelude)
+    text = call.source.kernels.removeprefix(call.source.prelude)
+    assert "omp simd" not in text and "__builtin_prefetch(&in1[300*x0 + ahead]);" in text
     assert torch.equal(call(x, i)[0], pick(x, i))
     i[5, 7] = 300
     with pytest.raises((IndexError, RuntimeError)):
         call(x, i)
 
 
-# What a kernel reads beyond the ideal: an index is counted as if it took the whole table; a mask is drawn by ATen; the
-# logits of a cross-entropy are read by the sums, and one of each row by the loss.
-MORE_BYTES = {"gather": 1.26, "dropout_add": 1.09, "cross_entropy": 2.01}
+# Moved beyond the ideal: an index is counted as if it took the whole table; a mask is drawn by ATen, into memory
+# that it is given; the logits of a cross-entropy are read by the sums, and one of each row by the loss; a product is
+# written by ATen before bias and relu read it; each row of an image is resized once, not for every row made of it.
+MORE_BYTES = {"gather": 1.26, "dropout_add": 1.34, "cross_entropy": 2.01, "matmul_bias_relu": 1.89, "bilinear": 1.81}
 
 
 @pytest.mark.parametrize("name", micro.PATTERNS)
@@ -92,7 +157,8 @@ def test_no_bytes_are_moved_that_an_ideal_kernel_would_not_move(name):
     moved = []
 
     def schedule_only(gm, example_inputs):
-        moved.append(inductor.schedule(inductor.lower(gm, example_inputs)).bytes_after)
+        plan = inductor.schedule(inductor.lower(gm, example_inputs))
+        moved.append(plan.bytes_after + passes.extern_bytes(plan.graph))
         return inductor.in_eager(gm)
 
     minicompile.reset()
@@ -100,4 +166,5 @@ def test_no_bytes_are_moved_that_an_ideal_kernel_would_not_move(name):
         outputs = torch.utils._pytree.tree_leaves(pattern.function(*inputs))
         backend = functools.partial(aot.compile, forward_compiler=schedule_only)
         minicompile.compile(pattern.function, backend=backend)(*inputs)
-    assert len(moved) == 1 and moved[0] <= pattern.ideal(inputs, outputs) * MORE_BYTES.get(name, 1.001)
+    share = moved[0] / pattern.ideal(inputs, outputs)
+    assert len(moved) == 1 and 0.5 < share <= MORE_BYTES.get(name, 1.001)

@@ -1,5 +1,7 @@
 """Views, reductions, indexing and windows against eager, by the IR interpreter and the C++ kernels."""
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -281,6 +283,23 @@ WINDOWS = {
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_windows(backend):
     check(WINDOWS, torch.randn(2, 3, 8, 6).round(decimals=1), backend=backend)
+
+
+RESIZED = {
+    "linear": ((2, 3, 47), {"size": 101}),
+    "bilinear": ((2, 3, 33, 47), {"scale_factor": 2.7}),
+    "trilinear": ((1, 2, 9, 8, 47), {"size": (20, 19, 101), "align_corners": True}),
+}
+
+
+@pytest.mark.parametrize("mode", RESIZED)
+def test_linear_resizing_is_as_exact_as_eagers(mode):
+    shape, how = RESIZED[mode]
+    x = torch.randn(shape)
+    resize = functools.partial(F.interpolate, mode=mode, **how)
+    eager, exact, ours = resize(x), resize(x.double()), minicompile.compile(resize)(x)
+    assert (ours - exact).abs().mean() <= 1.1 * (eager - exact).abs().mean()
+    assert (ours - exact).abs().max() <= 1.5 * (eager - exact).abs().max()
 
 
 @pytest.mark.parametrize("name", [n for n in WINDOWS if n != "exact"])

@@ -14,7 +14,8 @@ import dataclasses
 import sympy
 
 from .. import ir, memory, passes
-from ..dependencies import Addresses, hoist_conditions, merge_loops
+from ..conditions import hoist_conditions, pieces
+from ..dependencies import Addresses, merge_loops
 from ..indexing import Indirect, Var, hint, index
 from ..scheduler import SCRATCH, levels
 from . import wrapper
@@ -23,9 +24,10 @@ from .cpp_columns import ColumnReductions
 from .cpp_expr import COMPUTE, indent, stored_type
 from .cpp_loops import Loop, LoopWriter, TileLoop
 from .cpp_prelude import PRELUDE
-from .cpp_rows import LIGHT, RowReductions
+from .cpp_rows import AHEAD, LIGHT, LINE, RowReductions
 
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
+PIECE = 16  # points of a piece of a loop, at least: one vector
 TILE = 16  # side of a tile of a transpose: floats in a cache line
 
 
@@ -131,13 +133,55 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         loops = [self.loop(v) for v in self.outer]
         tile = self.transposed()
         if tile is None:
-            simd = not self.picks()
-            self.nest(self.parallel(loops, simd), lambda: [self.emit(n, late=True) for n in self.nodes])
+            self.cut(self.parallel(loops, simd=not self.picks()))
             return
         others = [loop for loop in loops if loop.var not in tile]
         for var in tile:
             others.append(TileLoop(f"{var}_tile", "0", self.size(var.size), TILE, -(-hint(var.size) // TILE)))
         self.nest(self.parallel(others), lambda: self.tile(*tile))
+
+    def cut(self, levels):
+        """The loops; the vector loop in pieces if comparisons change along it: no point of a piece has to ask."""
+
+        def point(nodes):
+            for node in nodes:
+                self.emit(node, late=True)
+
+        if not levels:
+            point(self.nodes)
+            return
+        *outside, (pragma, inside) = levels
+        loop = inside[-1]
+        edges, parts = pieces(self.nodes, loop.var) if len(inside) == 1 else ((), ())
+        if not edges or self.likely(loop.var.size) < PIECE * len(parts):
+            edges, parts = (), [self.nodes]
+        bounds = ["0", *(self.edge(e, loop.high) for e in edges), loop.high]
+
+        def body():
+            for line in self.fetch_rows(loop.var) if outside else ():
+                self.line(line)
+            for low, high, nodes in zip(bounds[:-1], bounds[1:], parts, strict=True):
+                loops = [*inside[:-1], Loop(loop.var, low, high)]
+                self.nest([(pragma, loops)], lambda nodes=nodes: point(nodes))
+
+        self.nest(outside, body)
+
+    def fetch_rows(self, var):
+        """Loops that fetch rows from which most lines will be picked, in an order that processors do not foresee."""
+        for name, address in dict.fromkeys(read for n in self.nodes for read in self.addresses.reads(n)):
+            picked = [a for a, c in address.terms if type(a) is Indirect and c == 1 and var in self.facts(a.expr)[0]]
+            row, per_line = hint(picked[0].size) if picked else 0, LINE // self.layouts[name].dtype.itemsize
+            near = row * self.layouts[name].dtype.itemsize <= AHEAD and name in self.group.reads
+            if len(picked) == 1 and near and 4 * per_line <= row <= self.likely(var.size) * per_line:
+                first = address - index(picked[0])
+                if first.is_affine() and var not in first.vars():
+                    line = Loop("ahead", "0", self.size(picked[0].size), per_line)
+                    yield f"{line} __builtin_prefetch(&{self.names[name]}[{self.index(first)} + ahead]);"
+
+    def edge(self, edge, limit):
+        """The text of a place in a loop, which may lie outside of it where it is known at run time only."""
+        text = self.index(edge)
+        return text if isinstance(edge.constant, int) and edge.is_constant else f"m_within({text}, {limit})"
 
     def picks(self):
         """Little work on elements picked one by one: vectors would only have to be put together first."""

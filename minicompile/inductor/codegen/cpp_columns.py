@@ -15,7 +15,13 @@ from .cpp_loops import GROWN, Loop, TileLoop, acc_type, combine, identity, total
 COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
 CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
+STEP = 8  # rows that are added to the accumulators at once
 ROWS = 64  # rows summed in float32, one after the other, before they are added to float64 totals
+
+
+def is_multiple(size, step):
+    """Whether a size is known to be a multiple."""
+    return isinstance(size, int) and size % step == 0
 
 
 class ColumnReductions:
@@ -30,7 +36,8 @@ class ColumnReductions:
         tiles = GROWN if self.grows(x.size) else -(-width // self.tile_size)
         split = self.few_rows(trips * tiles)
         tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, tiles)
-        column = Loop(x, f"{x}_tile", f"{x}_end")
+        whole = self.tile_size >= COLUMNS and is_multiple(x.size, self.tile_size)  # the compiler knows its steps then
+        column = Loop(x, f"{x}_tile", f"{x}_tile + {self.tile_size}" if whole else f"{x}_end")
 
         def columns(body):
             self.nest([(self.simd(), [column])], body)
@@ -49,7 +56,8 @@ class ColumnReductions:
 
         def body():
             self.pending = {}
-            self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
+            if not whole:
+                self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
             self.plan_scratch()
             for node in self.outer_nodes(-1):
                 outer_value(node)
@@ -71,16 +79,14 @@ class ColumnReductions:
         def fill(arrays, kind):
             columns(lambda: [self.line(f"{arrays[n.name]}{at} = {identity(n, kind(n))};") for n in reductions])
 
-        def row():
-            columns(lambda: self.column_body(full, names, at))
-
         def block(inside):
             """Some rows, accumulated in the body's own precision and then added to the totals."""
             for node in reductions:
                 self.line(f"{acc_type(node)} {names[node.name]}[{tile}];")
             if reductions:
                 fill(names, acc_type)
-            self.nest([(None, [loop]) for loop in (inside, *rest)], row)
+            *around, along = inside, *rest
+            self.nest([(None, [loop]) for loop in around], lambda: self.some_rows(full, names, along, columns, at))
             for n in reductions:
                 joined = combine(n, totals[n.name] + at, names[n.name] + at, total_type(n))
                 columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
@@ -90,7 +96,10 @@ class ColumnReductions:
                 block(loop)
                 return
             blocks = TileLoop("block", loop.low, loop.high, ROWS, -(-hint(first.var.size) // ROWS))
-            inside = dataclasses.replace(loop, low="block", high=f"m_min<int64_t>(block + {ROWS}, {loop.high})")
+            high = f"block + {ROWS}"
+            if not is_multiple(first.var.size, ROWS):
+                high = f"m_min<int64_t>({high}, {loop.high})"
+            inside = dataclasses.replace(loop, low="block", high=high)
             self.nest([(None, [blocks])], lambda: block(inside))
 
         for node in reductions:
@@ -109,6 +118,35 @@ class ColumnReductions:
                 columns(lambda node=node, text=text: self.store(node.name, node.store, text))
         self.end_pass(full)
 
+    def some_rows(self, full, names, loop, columns, at):
+        """A loop over rows: STEP of them at once, which read and write the accumulators once; then what is left.
+
+        Accumulators of a narrow tile stay in registers anyway.
+        """
+        reductions, row, rest = [n for n in full if n.is_reduction], loop.var, loop.low
+        if reductions and self.tile_size >= COLUMNS:
+            here = {name: f"{text}_here" for name, text in names.items()}
+
+            def point():
+                self.offset(row, f"{row}_step + {row}_in")
+                self.column_body(full, here)
+
+            def column():
+                for n in reductions:
+                    self.line(f"{acc_type(n)} {here[n.name]} = {names[n.name]}{at};")
+                self.nest([(f"#pragma GCC unroll {STEP}", [Loop(f"{row}_in", "0", str(STEP))])], point)
+                for n in reductions:
+                    self.line(f"{names[n.name]}{at} = {here[n.name]};")
+
+            rest = loop.high
+            if not is_multiple(row.size, ROWS if loop.low == "block" else STEP):
+                rest = f"{names[reductions[0].name]}_rest"
+                self.line(f"const int64_t {rest} = {loop.high} - ({loop.high} - {loop.low}) % {STEP};")
+            self.nest([(None, [Loop(f"{row}_step", loop.low, rest, STEP)])], lambda: columns(column))
+        if rest != loop.high:
+            arrays = {name: text + at for name, text in names.items()}
+            self.nest([(None, [Loop(row, rest, loop.high)])], lambda: columns(lambda: self.column_body(full, arrays)))
+
     def split_rows(self, reductions, totals, first, fill, rows, columns, at):
         """Threads share the rows: a set of partial totals for each chunk."""
         chunks = max(1, min(CHUNKS, first.var.size)) if isinstance(first.var.size, int) else CHUNKS
@@ -120,7 +158,8 @@ class ColumnReductions:
             for node in reductions:
                 self.line(f"{total_type(node)}* {totals[node.name]} = {parts[node.name]}[chunk];")
             fill(totals, total_type)
-            low, high = (f"{first.high} * {k} / {chunks}" for k in ("chunk", "(chunk + 1)"))
+            step = 1 if len(self.inner) > 1 or not is_multiple(first.var.size, ROWS) else ROWS  # no block is cut
+            low, high = (f"{first.high} / {step} * {k} / {chunks} * {step}" for k in ("chunk", "(chunk + 1)"))
             rows(dataclasses.replace(first, low=low, high=high))
 
         self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
@@ -132,10 +171,10 @@ class ColumnReductions:
 
             self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
 
-    def column_body(self, full, names, at):
+    def column_body(self, full, names):
         for node in full:
             if node.is_reduction:
-                name = names[node.name] + at
+                name = names[node.name]
                 self.line(f"{name} = {combine(node, name, self.value(node.body), acc_type(node))};")
             else:
                 self.emit_full(node)

@@ -132,6 +132,7 @@ template <> struct m_is_float<double> { static constexpr bool value = true; };
 template <typename T> M_INLINE T m_inf() { return (T)__builtin_inf(); }
 template <typename T> M_INLINE T m_nan() { return (T)__builtin_nan(""); }
 template <typename T> M_INLINE T m_min(T a, T b) { return a < b ? a : b; }
+M_INLINE int64_t m_within(int64_t edge, int64_t size) { return edge < 0 ? 0 : m_min(edge, size); }
 """
 
 _TAIL = r"""
@@ -318,6 +319,25 @@ template <int width, typename T> static void m_turn(const T* in, int64_t step, i
           for (int64_t x = i; x < i + 8 && x < columns; ++x) out[x * width + y] = in[y * step + x];
       }
     }
+}
+
+// --- running sums: x[k] = total + x[0] + ... + x[k], and the new total
+template <int size, typename T> static void m_scan(T* x, T& total) {
+  typedef typename m_unsigned<sizeof(T)>::type V __attribute__((vector_size(8 * sizeof(T))));
+  typedef T Row __attribute__((vector_size(8 * sizeof(T))));
+  const Row zero = {};
+  Row before = zero + total;
+  for (int k = 0; k < size; k += 8) {
+    Row r;
+    __builtin_memcpy(&r, x + k, sizeof(r));
+    r += M_SHUFFLE(zero, r, 0, 8, 9, 10, 11, 12, 13, 14);
+    r += M_SHUFFLE(zero, r, 0, 1, 8, 9, 10, 11, 12, 13);
+    r += M_SHUFFLE(zero, r, 0, 1, 2, 3, 8, 9, 10, 11);
+    const Row sums = r + before;
+    __builtin_memcpy(x + k, &sums, sizeof(sums));
+    before += M_SHUFFLE(r, r, 7, 7, 7, 7, 7, 7, 7, 7);
+  }
+  total = before[0];
 }
 
 // --- addresses

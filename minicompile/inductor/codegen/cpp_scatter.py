@@ -5,6 +5,8 @@ different elements of the result for sure, and in order along the others: no ato
 Mirrors `scatter` and `scan` in `torch/_inductor/ir.py`.  Taught in chapter 11.
 """
 
+import dataclasses
+
 import torch
 
 from ... import config
@@ -17,6 +19,7 @@ from .cpp import LoopKernel
 from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, TileLoop, literal
 
+BLOCK = 64  # elements of a row that are added up in vectors
 _MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 
@@ -103,7 +106,28 @@ class ScanKernel(LoopKernel):
         def point():
             value = self.value(data.body)
             self.line(f"{at} = {OPS[REDUCTIONS[data.kind].combine].cpp.format(at, f'({ctype}){value}')};")
-            place = f"{self.names[buffer.name]}[{self.index(address)}]"
-            self.line(f"{place} = {self.stored_as(buffer.name, at)};")
+            put(at)
 
-        self.nest([(None, [self.loop(along)]), *columns], point)
+        def put(text):
+            self.line(f"{self.names[buffer.name]}[{self.index(address)}] = {self.stored_as(buffer.name, text)};")
+
+        loop = self.loop(along)
+        if x is None and data.kind == "sum" and dtype != torch.float64:  # exact, or in more digits: any order will do
+            loop = dataclasses.replace(loop, low=f"{acc}_rest")
+            self.line(f"const int64_t {loop.low} = {loop.high} & -{BLOCK};")
+            self.nest([(None, [Loop("block", "0", loop.low, BLOCK)])], lambda: self.block(data, along, acc, ctype, put))
+        self.nest([(None, [loop]), *columns], point)
+
+    def block(self, data, along, acc, ctype, put):
+        """BLOCK elements at once: what each is, in vectors; their sums; their places, in vectors."""
+        part = f"{acc}_part"
+        lanes = [(self.simd(), [Loop("lane", "0", str(BLOCK))])]
+
+        def each(body):
+            self.offset(along, "block + lane")
+            body()
+
+        self.line(f"alignas(64) {ctype} {part}[{BLOCK}];")
+        self.nest(lanes, lambda: each(lambda: self.line(f"{part}[lane] = {self.value(data.body)};")))
+        self.line(f"m_scan<{BLOCK}>({part}, {acc});")
+        self.nest(lanes, lambda: each(lambda: put(f"{part}[lane]")))

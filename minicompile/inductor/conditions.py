@@ -1,0 +1,82 @@
+"""Comparisons of indices: which side of a `cat`, of a `pad` or of a triangle's edge a point lies on.
+
+Goes in: nodes on their loops.  Comes out: comparisons in as few loop variables as they need, and a loop cut into pieces
+in which every comparison along it is decided, so that no point of a piece asks.  Mirrors
+`loop splitting` in `torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+"""
+
+import dataclasses
+
+import torch
+
+from . import ir
+from .indexing import hint, index
+from .ir import Constant, IndexExpr, Masked
+
+
+def hoist_conditions(node):
+    """Comparisons of indices in the fewest loop variables: `64*x0 + x1 < 192` is `x0 < 3` when x1 < 64."""
+
+    def replace(expr):
+        if not (isinstance(expr, ir.Op) and expr.name in ("lt", "ge") and isinstance(expr.args[0], IndexExpr)):
+            return None
+        value, limit = expr.args[0].index, expr.args[1]
+        if not isinstance(limit, ir.Constant):
+            return None
+        for _, c in sorted(value.terms, key=lambda term: -hint(term[1])):
+            if isinstance(c, int) and c > 1 and limit.value % c == 0 and (value // c).is_affine():
+                quotient = IndexExpr(value // c, limit.dtype)
+                return ir.op(expr.name, quotient, ir.constant(limit.value // c, limit.dtype))
+        return None
+
+    return dataclasses.replace(node, body=ir.transform(node.body, {}, replace))
+
+
+# comparison of v with 0 -> whether it holds for small v, and the first v for which that changes
+_TURNS = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
+
+
+def _turn(expr, var):
+    """(the first value of a loop variable at which a comparison is no longer what it was, what it was), or None."""
+    if not (isinstance(expr, ir.Op) and expr.name in _TURNS):
+        return None
+    if not all(isinstance(a, IndexExpr) or type(getattr(a, "value", None)) is int for a in expr.args):
+        return None
+    a, b = (index(a.index if isinstance(a, IndexExpr) else a.value) for a in expr.args)
+    difference = a - b
+    step = difference.coefficient(var)
+    before, offset = _TURNS[expr.name]
+    if step not in (1, -1) or not difference.is_affine():
+        return None
+    rest = difference - index(var) * step
+    return (offset - rest, before) if step == 1 else (rest + 1 - offset, not before)
+
+
+def pieces(nodes, var):
+    """(edges, the nodes as they are in each of the pieces between them): a loop cut where comparisons change.
+
+    An edge that depends on other loops or on symbolic sizes may lie anywhere: only if it is the only one it is cut at.
+    """
+    turns = {e: turn for n in nodes for e in ir.walk(n.body) if (turn := _turn(e, var)) is not None}
+    edges = list(dict.fromkeys(edge for edge, _ in turns.values()))
+    if all(isinstance(n, int) for n in (var.size, *(e.constant for e in edges))) and all(e.is_constant for e in edges):
+        edges = sorted((e for e in edges if 0 < e.constant < var.size), key=lambda e: e.constant)
+    elif len(edges) > 1:
+        edges = []
+
+    def piece(number):
+        def decide(expr):
+            if expr in turns and turns[expr][0] in edges:
+                edge, before = turns[expr]
+                return ir.constant(before == (edges.index(edge) >= number), torch.bool)
+            if isinstance(expr, Masked) and isinstance(expr.args[0], Constant):
+                return expr.args[1 if expr.args[0].value else 2]
+            if isinstance(expr, ir.Op) and expr.name == "logical_and":
+                rest = [a for a in expr.args if not (isinstance(a, Constant) and a.value)]
+                no = [a for a in rest if isinstance(a, Constant)]
+                return (no or rest or expr.args)[0] if no or len(rest) < 2 else None
+            return None
+
+        return [dataclasses.replace(n, body=ir.transform(n.body, {}, decide)) for n in nodes]
+
+    return edges, [piece(number) for number in range(len(edges) + 1)]
