@@ -148,6 +148,11 @@ class OutputGraph:
         self.steps_at_operation = self.steps
         return node
 
+    def take_round(self):
+        """CPython's own loop asks capture something, as in a sort."""
+        self.steps += STEPS_OF_A_ROUND
+        self.check_patience()
+
     def check_patience(self):
         """Python that makes no operation is not for a graph; and an iterator may have no end."""
         steps = self.steps - self.steps_at_operation

@@ -412,8 +412,16 @@ def test_python_that_makes_no_operation_is_left_in_the_end_and_the_rest_is_captu
     def drawn(x):
         return x + len([random.random() for _ in range(600)])
 
+    class Number(int):
+        pass
+
+    rows = [Number(k * 37 % 101) for k in range(300)]
+
+    def ranked(x):
+        return x + sorted(rows)[7]
+
     with config.patch(loop_limit=100):
-        for function, graphs in ((taken, 2), (drawn, 1)):
+        for function, graphs in ((taken, 2), (drawn, 1), (ranked, 1)):
             counter, x = CompileCounter(), torch.ones(2)
             minicompile.record.break_reasons.clear()
             assert torch.equal(minicompile.compile(function, backend=counter)(x), function(x))

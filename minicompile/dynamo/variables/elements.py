@@ -38,6 +38,7 @@ class Element:
 
 def _ordering(compare):
     def method(self, other):
+        self.tx.output.take_round()
         return self.tx.truth(self.tx.call(compare, self.variable, other.variable))
 
     return method
