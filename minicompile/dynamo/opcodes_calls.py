@@ -32,7 +32,7 @@ class CallOpcodes:
         if not is_iterable(args.python_type()):
             function, kind = function_text(self.pop()), type_name(args.python_type())
             self.raise_observed(TypeError, f"{function} argument after * must be an iterable, not {kind}")
-        args = args.unpack(self)
+        args = args.listed(self)
         named = {}
         if kwargs is not None:
             for key in self.call(list, kwargs).unpack(self):

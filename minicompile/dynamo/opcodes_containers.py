@@ -107,8 +107,8 @@ class ContainerOpcodes:
             )
         self.stack.extend(reversed(items))
 
-    def unpack_target(self, at_most):
-        """The elements of the top of the stack; of an iterator no more than are asked for."""
+    def unpack_target(self, at_most, rest=False):
+        """The elements of the top of the stack; of an iterator no more than are asked for, or (rest) all others too."""
         value = self.pop()
         cls = value.python_type()
         if not class_lookup(self, cls, "__iter__") and not class_lookup(self, cls, "__getitem__"):
@@ -116,11 +116,12 @@ class ContainerOpcodes:
         if type(value).unpack is not VariableTracker.unpack:  # nobody sees how far a container was read
             return value.unpack(self)
         iterator = value.iterate(self).realize()
-        return list(itertools.islice(iter(lambda: next_or_none(self, iterator), None), at_most))
+        first = list(itertools.islice(iter(lambda: next_or_none(self, iterator), None), at_most))
+        return [*first, *iterator.listed(self)] if rest and len(first) == at_most else first
 
     def UNPACK_EX(self, instruction):
         before, after = instruction.arg & 255, instruction.arg >> 8
-        items = self.unpack_target(None)
+        items = self.unpack_target(before, rest=True)
         if len(items) < before + after:
             text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
             self.raise_observed(ValueError, text)

@@ -3,8 +3,10 @@
 import collections
 import dataclasses
 import enum
+import operator
 from typing import NamedTuple
 
+import pytest
 import torch
 from worlds import same
 
@@ -382,3 +384,92 @@ def test_format_takes_a_text_and_a_metaclass_may_call_by_a_function_written_in_c
             return x, str(error)
 
     same(lambda: (f, [(X, "3"), (X, None), (X, 4)]), fullgraph=False)
+
+
+class Counted:
+    """Says how many elements it has, in one of three ways."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+class Indexed(Counted):
+    __len__ = lambda self: self.number  # noqa: E731
+
+    def __getitem__(self, index):
+        return [0, 1][index]
+
+
+class Sized(Indexed):
+    __iter__ = lambda self: iter([0, 1])  # noqa: E731
+
+
+class Hinting(Counted):
+    __iter__ = Sized.__iter__
+
+    def __length_hint__(self):
+        return self.number
+
+
+TAKERS = [
+    lambda made: [*made],
+    tuple,
+    sorted,
+    lambda made: (lambda *args: args)(*made),
+    lambda made: [0].extend(made),
+    lambda made: operator.setitem([2, 3], slice(1), made),
+    lambda made: "".join(map(str, made)),
+    set,
+    collections.deque,
+    reversed,
+    lambda made: (lambda first, *rest: rest)(*made),
+    lambda made: [(first, rest) for first, *rest in [made]],
+    len,
+    bool,
+]
+
+
+@pytest.mark.parametrize("number", [-1, 2, 1.5, None, 2**70, -(2**70), NotImplemented])
+def test_who_makes_a_list_asks_how_long_it_will_be(number):
+    def program(x, take, make, number):
+        try:
+            return x + 1, take(make(number))
+        except Exception as error:
+            return x, type(error), str(error)
+
+    compiled = minicompile.compile(program, backend="eager")
+    for make in (Indexed, Sized, Hinting):
+        for take in TAKERS:
+            minicompile.reset()
+            expected, found = (f(torch.ones(1), take, make, number)[1:] for f in (program, compiled))
+            assert list(map(type, expected)) == list(map(type, found)), (make, take)
+            assert str(expected) == str(found) or take is reversed, (make, take)
+
+
+def test_a_number_that_changes_is_no_length_below_zero_and_no_truth():
+    def program(x, number):
+        answers = []
+        for ask in (len, lambda made: [*made], hash, bool, list):
+            try:
+                answers.append(ask(Asked(number)))
+            except (TypeError, ValueError) as error:
+                answers.append(str(error))
+        return x + 1, answers
+
+    class Asked(Sized):
+        __hash__ = __bool__ = Indexed.__len__
+
+    compiled = minicompile.compile(program, backend="eager")
+    for number in (2, 5, -1, 7, -3):
+        assert compiled(torch.ones(1), number)[1] == program(torch.ones(1), number)[1]
+
+
+def test_a_tuple_of_another_class_is_reversed():
+    class Backwards(tuple):
+        def __getitem__(self, index):
+            return super().__getitem__(index) * 2
+
+    def program(x):
+        return x + 1, type(reversed(Backwards((1, 2)))), list(reversed(Backwards((1, 2))))
+
+    assert minicompile.compile(program, backend="eager")(torch.ones(1))[1:] == program(torch.ones(1))[1:]

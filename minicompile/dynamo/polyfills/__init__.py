@@ -6,6 +6,7 @@ attributes, so a graph break in the middle of a loop leaves a working iterator b
 Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
 """
 
+import sys
 import types
 
 from .iterators import Missing
@@ -30,6 +31,8 @@ def measure(value):
         return None
     if not isinstance(hint, int):
         raise TypeError(f"__length_hint__ must be an integer, not {type(hint).__name__}")
+    if not -sys.maxsize - 1 <= hint <= sys.maxsize:
+        raise OverflowError("Python int too large to convert to C ssize_t")
     if hint < 0:
         raise ValueError("__length_hint__() should return >= 0")
     return hint

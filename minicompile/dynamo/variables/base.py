@@ -242,6 +242,11 @@ class VariableTracker:
                     raise
                 return items
 
+    def listed(self, tx):
+        """`[*self]`: as `unpack`, where an object is asked how many there will be."""
+        self.measure(tx)
+        return self.unpack(tx)
+
     def measure(self, tx):
         """What a list or tuple asks of what it is made of: how much room it will need.  Only a method can tell."""
 
@@ -319,7 +324,7 @@ def _delegate(name):
 for _name in (
     "python_type is_python_constant as_operand builtin_part is_immutable has_torch_function is_literal "
     "as_python_constant as_proxy key "
-    "var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack drain measure "
+    "var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack listed drain measure "
     "reconstruct children"
 ).split():
     setattr(LazyVariable, _name, _delegate(_name))

@@ -224,7 +224,7 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         """`"".join(iterable)` where the iterable is not a container of constants yet."""
         if not is_iterable(iterable.python_type()):
             tx.raise_observed(TypeError, "can only join an iterable")
-        return tx.fold(self.value.join, [tx.build_list(iterable.unpack(tx))], {})
+        return tx.fold(self.value.join, [tx.build_list(iterable.iterate(tx).listed(tx))], {})
 
     def method___getitem__(self, tx, index):
         """An index that is an object with `__index__`, or a slice with such."""

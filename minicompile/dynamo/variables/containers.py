@@ -15,7 +15,7 @@ from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable,
 from .descriptors import class_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
 from .iterators import SequenceIterator
-from .refusals import check_index
+from .refusals import check_index, is_iterable
 
 LARGEST = 100_000  # elements that `[x] * n` may make during capture
 
@@ -161,7 +161,8 @@ class MutableSequence(Sequence):
         if iterable.realize() in (self, self.whole):  # what it had before
             iterable = tx.build_list(iterable.unpack(tx))
         iterator = iterable.iterate(tx)
-        iterable.measure(tx)
+        if self.base is list:
+            iterable.measure(tx)
         tx.side_effects.mutated(self)
         while True:
             item = next_or_none(tx, iterator)
@@ -201,10 +202,12 @@ class MutableSequence(Sequence):
     def method___setitem__(self, tx, index, value):
         check_index(tx, self, index)
         index = plain(tx, index)
-        if isinstance(index, slice) and not class_lookup(tx, value.python_type(), "__iter__"):
+        if isinstance(index, slice) and not is_iterable(value.python_type()):
             with as_observed(tx):
                 self.empty()[index] = None  # complains
-        return self.change(tx, "__setitem__", index, value.unpack(tx) if isinstance(index, slice) else value)
+        return self.change(
+            tx, "__setitem__", index, value.iterate(tx).listed(tx) if isinstance(index, slice) else value
+        )
 
     def method___iadd__(self, tx, iterable):
         self.method_extend(tx, iterable)

@@ -29,7 +29,6 @@ from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
 from .functions import BoundMethodVariable
 from .iterators import IndexIterator, SequenceIterator
-from .objects import UserDefinedObjectVariable
 from .refusals import answered, refuse
 from .sets import SetVariable
 from .tensor import TensorVariable
@@ -51,25 +50,16 @@ def handles(*functions):
 EMPTY = TupleVariable([])  # the default of an argument
 
 
-def unpack_measured(tx, iterable):
-    iterable = iterable.realize()
-    if not isinstance(iterable, UserDefinedObjectVariable):
-        return iterable.unpack(tx)
-    iterator = iterable.iterate(tx)
-    iterable.measure(tx)
-    return iterator.drain(tx)
-
-
 @handles(list)
 def make_list(tx, iterable=EMPTY, /):
-    return ListVariable(unpack_measured(tx, iterable))
+    return ListVariable(iterable.listed(tx))
 
 
 @handles(tuple)
 def make_tuple(tx, iterable=EMPTY, /):
     if type(iterable.realize()) is TupleVariable:
         return iterable.realize()
-    return TupleVariable(unpack_measured(tx, iterable))
+    return TupleVariable(iterable.listed(tx))
 
 
 @handles(torch.Size)
@@ -174,7 +164,7 @@ def make_reversed(tx, sequence):
     if isinstance(sequence, ConstantVariable) and isinstance(sequence.value, (str, bytes)):
         return SequenceIterator(sequence, len(sequence.value) - 1, -1)
     cls = sequence.python_type()
-    if class_lookup(tx, cls, "__reversed__") or issubclass(cls, tuple):
+    if class_lookup(tx, cls, "__reversed__") or hasattr(sequence, "method___reversed__"):
         return sequence.call_method(tx, "__reversed__", [], {})
     if class_lookup(tx, cls, "__getitem__") and not issubclass(cls, (set, frozenset)):
         length = plain(tx, tx.call(len, sequence))
@@ -332,7 +322,7 @@ HANDLERS[min], HANDLERS[max] = extreme(min), extreme(max)
 
 @handles(sorted)
 def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
-    items = iterable.unpack(tx)
+    items = iterable.listed(tx)
     sort(tx, items, key, reverse)
     return ListVariable(items)
 

@@ -212,6 +212,10 @@ class IndexIterator(IteratorVariable):
         self.index += self.step
         return item
 
+    def measure(self, tx):
+        if self.owner is not None:
+            self.owner.measure(tx)
+
     def children(self):
         return () if self.owner is None else (self.owner,)
 

@@ -116,6 +116,11 @@ class UserDefinedObjectVariable(VariableTracker):
             tx.raise_observed(TypeError, f"'{type_name(self.cls)}' object is not an iterator")
         return result
 
+    def listed(self, tx):
+        iterator = self.iterate(tx)
+        self.measure(tx)
+        return iterator.drain(tx)
+
     def measure(self, tx):
         if self.python_method(tx, "__len__") is not None or self.python_method(tx, "__length_hint__") is not None:
             tx.inline(polyfills.measure, [self])

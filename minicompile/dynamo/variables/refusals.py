@@ -71,8 +71,12 @@ def answered(tx, function, method, answer):
     """`function(object)`, which asked this method of the object."""
     answer = answer.realize()
     cls = answer.python_type()
-    if cls is TAKEN_AS_THEY_ARE.get(method) or (cls is int and not answer.is_literal()):
-        return answer  # such an int changes from call to call
+    if cls is TAKEN_AS_THEY_ARE.get(method):
+        return answer
+    if cls is int and not answer.is_literal() and method in ("__len__", "__hash__"):  # it changes from call to call
+        if method == "__len__" and tx.truth(tx.call(operator.lt, answer, tx.build(0))):
+            tx.raise_observed(ValueError, "__len__() should return >= 0")
+        return tx.build(-2) if method == "__hash__" and tx.equals(answer, tx.build(-1)) else answer
     if answer.is_python_constant():
         return tx.fold_python(function, [answering(method, answer.as_python_constant())], {})
     tx.fold_python(function, [answering(method, stand_in(cls))], {})  # complains
