@@ -47,11 +47,7 @@ def capture(fn, *args, **kwargs):
 
     Raises what `fn` raises.
     """
-
-    def run_by_eager(gm, example_inputs):
-        return gm.forward
-
-    options = CompileOptions(run_by_eager, "eager")
+    options = CompileOptions(lambda gm, example_inputs: gm.forward, "eager")
     first = record.compilations[-1] if record.compilations else None
     result = run_compiled(options, fn, args, kwargs)
     entries = list(record.compilations)

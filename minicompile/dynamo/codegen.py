@@ -34,6 +34,15 @@ def is_frame_cell(tracker):
     return getattr(tracker, "frame_name", None) is not None
 
 
+def emits(opname):
+    """A method that emits one instruction: of a name, of a constant, or of nothing."""
+    return lambda self, argval=None: self.emit(opname, argval)
+
+
+def emits_counted(opname):
+    return lambda self, count: self.emit(opname, arg=count)
+
+
 class PyCodegen:
     """Collects `instructions`.  Graph outputs are numbered as they are asked for; the graph call is prepended later."""
 
@@ -51,58 +60,23 @@ class PyCodegen:
     def emit(self, opname, argval=None, arg=None):
         self.instructions.append(Instruction(opname, arg, argval))
 
-    def load_const(self, value):
-        self.emit("LOAD_CONST", value)
-
-    def load_fast(self, name):
-        self.emit("LOAD_FAST", name)
-
-    def store_fast(self, name):
-        self.emit("STORE_FAST", name)
-
-    def delete_fast(self, name):
-        self.emit("DELETE_FAST", name)
-
-    def load_deref(self, name):
-        self.emit("LOAD_DEREF", name)
-
-    def load_global(self, name):
-        self.emit("LOAD_GLOBAL", name)
-
-    def load_attr(self, name):
-        self.emit("LOAD_ATTR", name)
-
-    def store_attr(self, name):
-        """Stack: value, object."""
-        self.emit("STORE_ATTR", name)
-
-    def binary_subscr(self):
-        self.emit("BINARY_SUBSCR")
-
-    def store_subscr(self):
-        """Stack: value, container, key."""
-        self.emit("STORE_SUBSCR")
-
-    def delete_subscr(self):
-        self.emit("DELETE_SUBSCR")
-
-    def build_tuple(self, count):
-        self.emit("BUILD_TUPLE", arg=count)
-
-    def build_list(self, count):
-        self.emit("BUILD_LIST", arg=count)
-
-    def build_set(self, count):
-        self.emit("BUILD_SET", arg=count)
-
-    def build_map(self, count):
-        self.emit("BUILD_MAP", arg=count)
-
-    def build_slice(self, count):
-        self.emit("BUILD_SLICE", arg=count)
-
-    def pop_top(self):
-        self.emit("POP_TOP")
+    load_const = emits("LOAD_CONST")
+    load_fast = emits("LOAD_FAST")
+    store_fast = emits("STORE_FAST")
+    delete_fast = emits("DELETE_FAST")
+    load_deref = emits("LOAD_DEREF")
+    load_global = emits("LOAD_GLOBAL")
+    load_attr = emits("LOAD_ATTR")
+    store_attr = emits("STORE_ATTR")  # stack: value, object
+    binary_subscr = emits("BINARY_SUBSCR")
+    store_subscr = emits("STORE_SUBSCR")  # stack: value, container, key
+    delete_subscr = emits("DELETE_SUBSCR")
+    build_tuple = emits_counted("BUILD_TUPLE")
+    build_list = emits_counted("BUILD_LIST")
+    build_set = emits_counted("BUILD_SET")
+    build_map = emits_counted("BUILD_MAP")
+    build_slice = emits_counted("BUILD_SLICE")
+    pop_top = emits("POP_TOP")
 
     def copy_top(self):
         self.emit("COPY", arg=1)

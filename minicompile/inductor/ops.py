@@ -33,63 +33,26 @@ class OpSpec:
     cost: int  # about one per vector instruction: 0 free, 1 arithmetic, 4 division, 12+ transcendental
 
     def result_dtype(self, dtypes, dtype=None):
-        return RULES[self.rule](self, dtypes, dtype)
+        fits, result = RULES[self.rule]
+        named = self.rule == "given"
+        if not fits(dtypes) or (named and dtype is None):
+            raise TypeError(f"{self.name} ({self.rule}) does not take ({', '.join(str(d) for d in dtypes)})")
+        return dtype if named else result or dtypes[-1]
 
 
-def _check(condition, spec, dtypes):
-    if not condition:
-        raise TypeError(f"{spec.name} ({spec.rule}) does not take ({', '.join(str(d) for d in dtypes)})")
+def _alike(dtypes):
+    return len(set(dtypes)) == 1
 
 
-def _same(spec, dtypes, dtype):
-    _check(len(set(dtypes)) == 1, spec, dtypes)
-    return dtypes[0]
-
-
-def _float(spec, dtypes, dtype):
-    _check(len(set(dtypes)) == 1 and dtypes[0].is_floating_point, spec, dtypes)
-    return dtypes[0]
-
-
-def _integer(spec, dtypes, dtype):
-    _check(len(set(dtypes)) == 1 and not dtypes[0].is_floating_point, spec, dtypes)
-    return dtypes[0]
-
-
-def _compare(spec, dtypes, dtype):
-    _check(len(set(dtypes)) == 1, spec, dtypes)
-    return torch.bool
-
-
-def _logical(spec, dtypes, dtype):
-    _check(set(dtypes) == {torch.bool}, spec, dtypes)
-    return torch.bool
-
-
-def _where(spec, dtypes, dtype):
-    _check(len(dtypes) == 3 and dtypes[0] == torch.bool and dtypes[1] == dtypes[2], spec, dtypes)
-    return dtypes[1]
-
-
-def _draw(spec, dtypes, dtype):
-    _check(dtypes[0] == torch.int64 and dtypes[1] in (torch.int32, torch.int64), spec, dtypes)
-    return torch.float32
-
-
-def _given(spec, dtypes, dtype):
-    _check(len(dtypes) == 1 and dtype is not None, spec, dtypes)
-    return dtype
-
-
-RULES = {
-    "same": _same,  # T, T -> T
-    "float": _float,  # floating T -> T
-    "integer": _integer,  # integral (or bool) T -> T
-    "compare": _compare,  # T, T -> bool
-    "logical": _logical,  # bool -> bool
-    "where": _where,  # bool, T, T -> T
-    "draw": _draw,  # a seed, the number of an element -> float32
-    "given": _given,  # T -> the dtype that the expression names
+RULES = {  # name -> (do operands of these dtypes fit, the result's dtype where it is not the last operand's)
+    "same": (_alike, None),
+    "float": (lambda dtypes: _alike(dtypes) and dtypes[0].is_floating_point, None),
+    "integer": (lambda dtypes: _alike(dtypes) and not dtypes[0].is_floating_point, None),  # or truth values
+    "compare": (_alike, torch.bool),
+    "logical": (lambda dtypes: set(dtypes) == {torch.bool}, torch.bool),
+    "where": (lambda dtypes: len(dtypes) == 3 and dtypes[0] == torch.bool and _alike(dtypes[1:]), None),
+    "draw": (lambda dtypes: dtypes[0] == torch.int64 and dtypes[1] in (torch.int32, torch.int64), torch.float32),
+    "given": (lambda dtypes: len(dtypes) == 1, None),  # the dtype that the expression names
 }
 
 

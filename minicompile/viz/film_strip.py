@@ -208,11 +208,9 @@ def step(fn, *args, **kwargs):
     Raises what `fn` raises.
     """
 
-    def run_by_eager(gm, example_inputs):
-        return gm.forward
-
     recorder = Recorder()
-    result = run_compiled(CompileOptions(run_by_eager, "eager", watch=recorder), fn, args, kwargs)
+    options = CompileOptions(lambda gm, example_inputs: gm.forward, "eager", watch=recorder)
+    result = run_compiled(options, fn, args, kwargs)
     if not recorder.frames:
         raise ValueError(f"nothing to film: no frame of {fn!r} was captured (does it get or use a tensor?)")
     return FilmStrip(result, recorder)

@@ -26,10 +26,6 @@ def in_state(iterator, state):
     return iterator
 
 
-def count(value, step):
-    return itertools.count(value, step)
-
-
 def repeat(value, times):
     return itertools.repeat(value) if times is None else itertools.repeat(value, times)
 
@@ -56,18 +52,6 @@ def takewhile(predicate, rest, done):
 
 def dropwhile(predicate, rest, started):
     return itertools.dropwhile((lambda item: False) if started else predicate, rest)
-
-
-def filterfalse(predicate, rest):
-    return itertools.filterfalse(predicate, rest)
-
-
-def compress(data, selectors):
-    return itertools.compress(data, selectors)
-
-
-def starmap(function, rest):
-    return itertools.starmap(function, rest)
 
 
 def accumulate(rest, function, total, started):
@@ -120,29 +104,35 @@ def compared_by(compare, obj):
     return made if obj is Missing else made(obj)
 
 
-def lru_cache_wrapper(user_function, maxsize, typed, cache_info_class):
-    return functools._lru_cache_wrapper(user_function, maxsize, typed, cache_info_class)
-
-
 class Original:
-    """cls: the class written in C; again: the function above, whose parameters name the attributes that it needs."""
+    """cls: the class written in C; again: the function above, whose parameters name the attributes that it needs.
 
-    def __init__(self, cls, again):
+    Where it is the class itself, `state` names the attributes that it takes.
+    """
+
+    def __init__(self, cls, again, state=None):
         self.cls, self.again = cls, again
-        self.state = again.__code__.co_varnames[: again.__code__.co_argcount]
+        self.state = state.split() if state else again.__code__.co_varnames[: again.__code__.co_argcount]
 
 
-NAMES = "count repeat cycle chain islice takewhile dropwhile filterfalse compress starmap accumulate pairwise batched "
-NAMES += "zip_longest groupby"
+def made_alike(cls, state):
+    return Original(cls, cls, state)
+
+
+NAMES = "repeat cycle chain islice takewhile dropwhile accumulate pairwise batched zip_longest groupby"
 ORIGINALS = {
     **{
         getattr(iterators, name): Original(getattr(itertools, name), globals()[name])
         for name in NAMES.split()
         if hasattr(itertools, name)
     },
+    iterators.count: made_alike(itertools.count, "value step"),
+    iterators.filterfalse: made_alike(itertools.filterfalse, "predicate rest"),
+    iterators.compress: made_alike(itertools.compress, "data selectors"),
+    iterators.starmap: made_alike(itertools.starmap, "function rest"),
     iterators._Group: Original(itertools._grouper, group),
     iterators._Shared: Original(itertools._tee, tee_source),
     iterators._Tee: Original(itertools._tee, tee),
-    caches.lru_cache_wrapper: Original(functools._lru_cache_wrapper, lru_cache_wrapper),
+    caches.lru_cache_wrapper: made_alike(functools._lru_cache_wrapper, "user_function maxsize typed cache_info_class"),
     caches.ComparedBy: Original(type(functools.cmp_to_key(None)), compared_by),
 }

@@ -6,6 +6,7 @@ Mirrors the `__dict__` handling of `torch/_dynamo/variables/user_defined.py`.  T
 """
 
 import types
+from collections.abc import MutableMapping
 
 from ..source import AttrSource
 from . import descriptors
@@ -58,6 +59,8 @@ class InstanceDictVariable(VariableTracker):
         handler = getattr(self, f"method_{name}", None)
         if handler is not None:
             return handler(tx, *args, **kwargs)
+        if name in ("setdefault", "pop", "update"):
+            return tx.inline(getattr(MutableMapping, name), [self, *args], kwargs)
         if name in ("popitem", "clear", "__ior__"):
             unsupported("instance __dict__", f"`{name}` on the __dict__ of {self.owner}")
         return self.snapshot(tx).call_method(tx, name, args, kwargs)
@@ -92,29 +95,6 @@ class InstanceDictVariable(VariableTracker):
     def method___delitem__(self, tx, name):
         self.method___getitem__(tx, name)
         self.owner.forget(tx, name.as_python_constant())
-        return tx.build(None)
-
-    def method_setdefault(self, tx, name, default=None):
-        found = self.lookup(tx, name)
-        if found is None:
-            found = default or tx.build(None)
-            self.method___setitem__(tx, name, found)
-        return found
-
-    def method_pop(self, tx, name, default=None):
-        found = self.lookup(tx, name)
-        if found is not None:
-            self.method___delitem__(tx, name)
-        elif default is None:
-            tx.raise_observed(KeyError, name.as_python_constant())
-        return found or default
-
-    def method_update(self, tx, /, *args, **kwargs):
-        changes = tx.call(dict, *args)
-        for name in changes.unpack(tx):
-            self.method___setitem__(tx, name, changes.call_method(tx, "__getitem__", [name], {}))
-        for name, value in kwargs.items():
-            self.method___setitem__(tx, tx.build(name), value)
         return tx.build(None)
 
     def method_copy(self, tx):
