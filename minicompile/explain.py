@@ -8,6 +8,7 @@ Mirrors `torch._dynamo.explain`.  Taught in chapters 05 and 15.
 import dataclasses
 import html
 import textwrap
+import time
 
 from . import record
 from .compiler import compile
@@ -106,14 +107,10 @@ def explain(fn, **options):
     """`explain(fn)(*args)` compiles and runs `fn` once and returns an Explanation.  options: those of `compile`."""
 
     def explained(*args, **kwargs):
-        last = record.compilations[-1] if record.compilations else None
-        before = record.stats()
+        start, before = time.perf_counter(), record.stats()
         result = compile(fn, **options)(*args, **kwargs)
-        entries = list(record.compilations)
-        if last is not None and last in entries:
-            entries = entries[entries.index(last) + 1 :]
         after = record.stats()
         counts = {name: after[name] - before[name] for name in after if isinstance(after[name], int)}
-        return Explanation(result, entries, counts, recompile_history())
+        return Explanation(result, record.since(start), counts, recompile_history())
 
     return explained

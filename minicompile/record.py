@@ -17,17 +17,7 @@ from . import config
 
 STAGES = ("capture", "aot", "lower", "schedule", "codegen", "load")  # in pipeline order; one colour each in viz
 
-LOG_NAMES = (
-    "graph_breaks",
-    "recompiles",
-    "guards",
-    "bytecode",
-    "graph_code",
-    "aot",
-    "fusion",
-    "output_code",
-    "perf",
-)
+LOG_NAMES = tuple("graph_breaks recompiles guards bytecode graph_code aot fusion output_code perf".split())
 
 
 @dataclasses.dataclass
@@ -71,14 +61,13 @@ def current():
 @contextlib.contextmanager
 def compilation(name, location=""):
     """Open the record of one frame.  Nested compilations (a resume function's) restore the outer one."""
-    entry, outer = Compilation(name, location, start=time.perf_counter()), current()
+    entry = Compilation(name, location, start=time.perf_counter())
     compilations.append(entry)
-    _local.current = entry
-    try:
-        yield entry
-    finally:
-        entry.seconds = time.perf_counter() - entry.start
-        _local.current = outer
+    with reopen(entry):
+        try:
+            yield entry
+        finally:
+            entry.seconds = time.perf_counter() - entry.start
 
 
 @contextlib.contextmanager
@@ -89,6 +78,11 @@ def reopen(entry):
         yield entry
     finally:
         _local.current = outer
+
+
+def since(start):
+    """The entries of compilations that began when `time.perf_counter()` was `start`, or later."""
+    return [entry for entry in compilations if entry.start >= start]
 
 
 @contextlib.contextmanager

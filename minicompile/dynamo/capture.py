@@ -5,6 +5,7 @@ graphs, guards, breaks and new bytecode.  Mirrors `torch._dynamo.explain`.  Taug
 """
 
 import dataclasses
+import time
 
 from .. import record
 from .eval_frame import CompileOptions, FrameState, run_compiled
@@ -48,11 +49,9 @@ def capture(fn, *args, **kwargs):
     Raises what `fn` raises.
     """
     options = CompileOptions(lambda gm, example_inputs: gm.forward, "eager")
-    first = record.compilations[-1] if record.compilations else None
+    start = time.perf_counter()
     result = run_compiled(options, fn, args, kwargs)
-    entries = list(record.compilations)
-    if first is not None and first in entries:
-        entries = entries[entries.index(first) + 1 :]
+    entries = record.since(start)
     frames = [artifact for entry in entries for artifact in entry.artifacts("capture") if artifact is not None]
     return CapturedFunction(result, frames, [error for entry in entries for error in entry.breaks])
 
