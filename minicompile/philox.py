@@ -7,6 +7,8 @@ Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).  Mirrors `t
 Taught in chapter 12.
 """
 
+import math
+
 import torch
 
 from . import config
@@ -40,36 +42,43 @@ def draw_seeds(count, device):
     return list(drawn.select(1, 0).unbind())
 
 
-SEEDED = {"mutates_args": (), "tags": (torch.Tag.nondeterministic_seeded,)}
-
-
-@torch.library.custom_op("minicompile::seed", **SEEDED)
-def seed(device: torch.device) -> torch.Tensor:
+def seed(device):
     return draw_seeds(1, device)[0]
 
 
-@seed.register_fake
-def _(device):
-    return torch.empty((), dtype=torch.int64, device=device)
+def uniform(seed, size, word):
+    return uniform_at(seed, torch.arange(math.prod(size), device=seed.device), word).reshape(size)
 
 
-@torch.library.custom_op("minicompile::seeds", **SEEDED)
-def seeds(count: int, device: torch.device) -> list[torch.Tensor]:
-    """What inductor makes of all the `seed`s of a graph."""
-    return draw_seeds(count, device)
+library = torch.library.Library("minicompile", "FRAGMENT")
 
 
-@torch.library.custom_op("minicompile::uniform", mutates_args=(), tags=(torch.Tag.pointwise,))
-def uniform(seed: torch.Tensor, size: list[int], word: int) -> torch.Tensor:
-    count = 1
-    for n in size:
-        count *= n
-    return uniform_at(seed, torch.arange(count, device=seed.device), word).reshape(size)
+def define(schema, function, fake, tag):
+    """An operator; fake: its result without its numbers."""
+    name = schema.split("(")[0]
+    library.define(schema, tags=(tag,))
+    library.impl(name, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"minicompile::{name}", fake, lib=library)
 
 
-@uniform.register_fake
-def _(seed, size, word):
-    return torch.empty(size, dtype=torch.float32, device=seed.device)
+define(
+    "seed(Device device) -> Tensor",
+    seed,
+    lambda device: torch.empty((), dtype=torch.int64, device=device),
+    torch.Tag.nondeterministic_seeded,
+)
+define(  # what inductor makes of all the `seed`s of a graph
+    "seeds(int count, Device device) -> Tensor[]",
+    draw_seeds,
+    lambda count, device: [torch.empty((), dtype=torch.int64, device=device) for _ in range(count)],
+    torch.Tag.nondeterministic_seeded,
+)
+define(
+    "uniform(Tensor seed, SymInt[] size, int word) -> Tensor",
+    uniform,
+    lambda seed, size, word: torch.empty(size, dtype=torch.float32, device=seed.device),
+    torch.Tag.pointwise,
+)
 
 
 def uniform_like(x, *more):

@@ -174,14 +174,10 @@ class LoopKernel(SharedReductions, LoopedReductions):
         elif start is None:
             writer.line(f"{axis.name} = {steps}")
         else:
-            start = (
-                start
-                if axis.name == "r"
-                else f"({start}) * {axis.constant}"
-                if " " in start
-                else f"{start} * {axis.constant}"
-            )
+            number = f"({start})" if " " in start else start
+            start = start if axis.name == "r" else f"{number} * {axis.constant}"
             writer.line(f"{axis.name} = {start} + {steps}")
+            axis.start = None if axis.name == "r" else number
         if axis.masked:
             writer.line(f"{axis.name}mask = {axis.name} < {writer.size(axis.numel)}")
 
@@ -197,6 +193,7 @@ class LoopKernel(SharedReductions, LoopedReductions):
 
     def pointwise(self):
         writer = self.writer(self.reads, self.stored, self.nodes)
+        writer.uniform = not any(isinstance(e, ir.Masked) for n in self.nodes for e in ir.walk(n.body))
         axes, num_warps = self.pointwise_axes()
         self.start(writer, axes)
         for node in self.nodes:

@@ -78,6 +78,7 @@ class Axis:
     block: int | None
     place: int = 0
     masked: bool = True  # does the last block stick out?
+    start: str | None = None  # the text of the number of the block
 
     @property
     def numel(self):
@@ -101,6 +102,7 @@ class TritonWriter(ExprWriter):
         self.params, self.types, self.names = [], [], {}
         self.axes, self.axis_of, self.local_axes = [], {}, {}
         self.wide, self.asserts = False, False  # wide: some index needs 64 bits
+        self.uniform = False  # numbers that are the same in a whole block are written as numbers
         self.reach = {}  # symbolic numbers that indices stay below: which type they need is seen at the launch
 
     def bind(self, reads, writes, shared):
@@ -209,7 +211,10 @@ class TritonWriter(ExprWriter):
         key = (axis.name, first, last)
         if key not in self.scopes[depth].values:
             below = ir.product(v.size for v in axis.vars[last + 1 :])
-            text = axis.name if isinstance(below, int) and below == 1 else f"{axis.name} // {self.size(below)}"
+            number, steps = (
+                (axis.name, below) if not self.is_uniform(axis, below) else (axis.start, below // axis.block)
+            )
+            text = number if isinstance(steps, int) and steps == 1 else f"{number} // {self.size(steps)}"
             if first:
                 count = self.size(ir.product(v.size for v in axis.vars[first : last + 1]))
                 text = f"{text} % {count}"
@@ -217,6 +222,10 @@ class TritonWriter(ExprWriter):
             self.scopes[depth].lines.append(f"{name} = {text}")
             self.scopes[depth].values[key] = name
         return self.scopes[depth].values[key]
+
+    def is_uniform(self, axis, below):
+        """Has a number that changes every `below` steps along an axis one value in each block?"""
+        return self.uniform and axis.start and isinstance(below, int) and below % axis.block == 0 and not axis.masked
 
     def variable(self, var):
         axis = self.axis_of[var]
@@ -249,7 +258,7 @@ class TritonWriter(ExprWriter):
         return f"{name} = {text}"
 
     def define(self, key, dtype, text, depth):
-        if isinstance(key[0], ir.Load) and text.isidentifier():  # computed again, and found to be known
+        if not isinstance(key[0], ir.Constant) and text.isidentifier():  # it has a name already
             self.scopes[depth].values[key] = text
             return text
         return super().define(key, dtype, text, depth)
@@ -296,6 +305,8 @@ class TritonWriter(ExprWriter):
 
     def operation(self, expr, args, mask):
         spec = OPS[expr.name]
+        if expr.name == "cast" and expr.dtype == torch.float32 and expr.args[0].dtype in ir.HALF:
+            return args[0]  # a float32 value already
         template = spec.triton
         if expr.args[0].dtype == torch.bool:
             template = BOOL.get(expr.name, template)

@@ -63,6 +63,7 @@ class TritonKernel:
             "debug": asserts,  # device_assert is compiled in
             "sanitize_overflow": False,  # integers wrap
         }
+        self.binaries = {}  # those compiled ahead: device number, kind of launch -> CompiledKernel
         self.launchers = {}  # device number (-1: CPU), or that and a kind of launch -> function
         self.interpreted = None
 
@@ -112,7 +113,7 @@ class TritonKernel:
         """The function that launches this kernel on a device."""
         kind = self.likely if kind is None else kind
         with torch.cuda.device(device):
-            compiled = self.compile(kind=kind)
+            compiled = self.binaries.pop((device, kind), None) or self.compile(kind=kind)
             run, extra = direct(compiled.run)  # loads the binary
         names = list(self.signature)
         pointers = [n for n in names if n not in self.sizes]
@@ -231,4 +232,4 @@ def build(namespace, device):
 
 def _compile_on(each, device):
     with torch.cuda.device(device):
-        each.compile()  # into Triton's cache on disk
+        each.binaries[device.index, each.likely] = each.compile()
