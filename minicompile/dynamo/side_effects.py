@@ -13,6 +13,7 @@ import itertools
 import torch
 
 from .lifetimes import is_mortal, refuse_drop, refuse_drop_of, refuse_overwriting, same
+from .variables.base import unsupported
 
 
 class _Deleted:
@@ -111,6 +112,8 @@ class SideEffects:
 
     def store_global(self, globals_dict, name, source, value):
         self.activity += 1
+        if self.output.known(globals_dict) is not None:
+            unsupported("introspection", f"the global `{name}` is set, and the globals are looked at as a dict too")
         if (id(globals_dict), name) not in self.globals and name in globals_dict:
             refuse_drop(globals_dict[name], name, value)
         self.globals[id(globals_dict), name] = (source, name, value)

@@ -6,6 +6,7 @@ Goes in: Python values and trackers.  Comes out: trackers.  Mirrors the helper m
 
 import enum
 import operator
+import typing
 
 from .. import errors
 from . import builder
@@ -21,6 +22,10 @@ from .variables.varying import VaryingVariable
 from .variables.warned import WarningsAreBreaks
 
 ENUM_ATTRIBUTES = ("_name_", "_value_", "_sort_order_", "__objclass__")  # nobody changes these
+
+
+EVALUATED = {"__bound__", "__constraints__", "__default__", "__value__"}  # when they are read, from 3.12 on
+TYPE_PARAMETERS = (typing.TypeVar, typing.ParamSpec, getattr(typing, "TypeAliasType", typing.TypeVar))
 
 
 class TranslatorServices:
@@ -134,6 +139,8 @@ class TranslatorServices:
     def constant_getattr(self, tracker, name):
         """An attribute of a constant: a method to be called later, or a constant."""
         value = tracker.as_python_constant()
+        if name in EVALUATED and isinstance(value, TYPE_PARAMETERS):
+            unsupported("attribute written in C", f"`{name}` of {tracker} runs code of the program when it is read")
         source, own = tracker.source or ConstantSource(value, str(tracker)), attributes_of(value)
         try:
             attribute = getattr(value, name)

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import sys
 
 import pytest
 import torch
@@ -552,3 +553,44 @@ def test_properties_say_what_they_lack(name):
     cls = class_with_properties_that_lack_an_accessor()
     found = minicompile.compile(function, backend="eager", fullgraph=True)(torch.ones(1), cls)
     assert found == function(torch.ones(1), cls)
+
+
+def test_globals_that_are_also_looked_at_as_a_dict():
+    namespace = {}
+    exec("def set_value():\n    global value\n    value = 2\n", namespace)
+    set_value = namespace["set_value"]
+
+    def after(x):
+        set_value()
+        return x + 1, namespace["value"]
+
+    def before(x):
+        found = namespace["value"]
+        set_value()
+        return x + 1, found, namespace["value"]
+
+    def through_the_function(x):
+        set_value()
+        return x + 1, set_value.__globals__["value"]
+
+    for function in (after, before, through_the_function):
+        for call in (function, minicompile.compile(function, backend="eager")):
+            namespace["value"] = 1
+            assert call(torch.ones(1))[1:] == ((1, 2) if function is before else (2,)) and namespace["value"] == 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are new in 3.12")
+def test_what_a_type_parameter_is_bound_to_is_found_when_it_is_read():
+    namespace = {}
+    exec("class Scope:\n    T = int\n    def method[U: T](self): ...\n    type Alias = T\n", namespace)
+    scope = namespace["Scope"]
+    exec("def unknown[U: Undefined](): ...", namespace)
+
+    def f(x):
+        scope.T = float
+        try:
+            namespace["unknown"].__type_params__[0].__bound__  # noqa: B018
+        except NameError as error:
+            return x + 1, scope.method.__type_params__[0].__bound__, scope.Alias.__value__, str(error)
+
+    assert minicompile.compile(f, backend="eager")(torch.ones(1))[1:3] == (float, float)

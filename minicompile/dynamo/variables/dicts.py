@@ -379,6 +379,8 @@ def pairs_of(tx, variable):
 # --- existing objects -----------------------------------------------------------------------------------
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(output, value, source):
+    if any(namespace == id(value) for namespace, _ in output.side_effects.globals):
+        unsupported("introspection", "globals that were set before are looked at as a dict")
     output.guard("type", source, type(value))
     items, factory, pairs = {}, NONE, pairs_in(value)
     for index, (key, element) in enumerate(pairs):
