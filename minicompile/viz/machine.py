@@ -19,7 +19,7 @@ def print_versions():
     if not shutil.which("dot") and importlib.util.find_spec("pygraphviz") is None:
         missing.append("no Graphviz (pip install pygraphviz): graphs appear as DOT text")
     if importlib.util.find_spec("triton") is None:
-        missing.append("no Triton (pip install triton): chapters 12 and 13 show recorded kernels")
+        missing.append("no Triton (pip install triton): chapters 12 and 13 need it")
     if not torch.cuda.is_available():
         missing.append("no GPU: GPU figures are recordings, with the machine's name")
     for line in missing:

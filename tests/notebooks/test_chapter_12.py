@@ -40,7 +40,8 @@ def one_short(x, out, n, BLOCK: tl.constexpr):
 
 def loses_nan(x, out, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.maximum(tl.load(x + i, i < n), 0.0), i < n)
+    value = tl.load(x + i, i < n)
+    tl.store(out + i, tl.where(value > 0, value, 0.0), i < n)
 
 
 def times_whether(x, out, n, BLOCK: tl.constexpr):
