@@ -85,6 +85,7 @@ class OutputGraph:
         self.inputs = []
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
         self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
+        self.data_aliases = []  # the fakes of `tensor.data`: the tensor's version does not count writes to them
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
         self.cached_calls = collections.Counter()  # of functions with an lru_cache
         self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
@@ -228,8 +229,15 @@ class OutputGraph:
 
     def changed_inputs(self):
         """Those that the graph writes to, and those of which nobody knows: inference tensors have no version."""
-        other = self.with_other_memory
-        return [i for i in self.tensor_inputs() if i.source in other or i.fake.is_inference() or i.fake._version > 0]
+        return [i for i in self.tensor_inputs() if self.has_no_version(i) or i.fake._version > 0]
+
+    def has_no_version(self, graph_input):
+        """An inference tensor, one with other memory, one that is written to as `tensor.data`."""
+        fake = graph_input.fake
+        if graph_input.source in self.with_other_memory or fake.is_inference():
+            return True
+        written = [alias.untyped_storage()._cdata for alias in self.data_aliases if alias._version > 0]
+        return bool(written) and fake.untyped_storage()._cdata in written
 
     def tensor_inputs(self):
         return [graph_input for graph_input in self.inputs if isinstance(graph_input.fake, FakeTensor)]

@@ -45,19 +45,13 @@ def finish(tx, codegen):
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call = codegen.graph_call(compiled, inputs)
     changed = output.changed_inputs()
-    if draws or any(has_no_version(tx.output, graph_input) for graph_input in changed):
+    if draws or any(output.has_no_version(i) or i.source.parent in output.array_sources for i in changed):
         codegen.instructions[:0] = draws + call
         return []
     before = _versions(tx, changed)
     before.store_fast("__versions")
     codegen.instructions[:0] = before.instructions + call
     return _run_in_eager_after_error(tx, call, changed)
-
-
-def has_no_version(output, graph_input):
-    """An inference tensor, one with other memory, or one that is made anew of an array at each call."""
-    new = graph_input.source in output.with_other_memory or graph_input.source.parent in output.array_sources
-    return new or graph_input.fake.is_inference()
 
 
 def _versions(tx, inputs):

@@ -473,3 +473,69 @@ def test_a_tuple_of_another_class_is_reversed():
         return x + 1, type(reversed(Backwards((1, 2)))), list(reversed(Backwards((1, 2))))
 
     assert minicompile.compile(program, backend="eager")(torch.ones(1))[1:] == program(torch.ones(1))[1:]
+
+
+class Reflected:
+    """What a sequence gets in its place, where CPython asks it as a number first."""
+
+    def __radd__(self, other):
+        return "radd", len(other)
+
+    def __rmul__(self, other):
+        return "rmul", len(other)
+
+    __iter__, __index__ = Sized.__iter__, lambda self: 2
+
+
+class Added(list):
+    def __add__(self, other):
+        return "add", len(self), len(list(other))
+
+
+def test_in_place_operators_of_sequences_ask_numbers_first():
+    def program(x, make, other):
+        kept, added, times = make(), make(), make()
+        same_one = added
+        added += other
+        try:
+            times *= other
+        except TypeError as error:
+            times = str(error)
+        return x + 1, added, added is same_one, times, kept
+
+    for make in (lambda: [1], lambda: collections.deque([1]), lambda: Added([1])):
+        for other in (Reflected(), [2], (2,)):
+            compiled = minicompile.compile(program, backend="eager")
+            assert compiled(X, make, other)[1:] == program(X, make, other)[1:], other
+
+
+def test_what_cannot_be_done_is_told_as_in_eager():
+    class Indexable(type):
+        def __getitem__(cls, name):
+            return name
+
+    class OfIndexable(metaclass=Indexable):
+        pass
+
+    class Slotted:
+        __slots__ = ("value",)
+
+    def program(x, action):
+        try:
+            return x + 1, action()
+        except (AttributeError, TypeError) as error:
+            return x, str(error)
+
+    def forget(made):
+        del made.value
+
+    actions = [
+        lambda: "".join("a") % OfIndexable(),
+        lambda: iter(3, 1),
+        lambda: forget(Slotted()),
+        lambda: Slotted().value,
+    ]
+    for action in actions:
+        minicompile.reset()
+        compiled = minicompile.compile(program, backend="eager")
+        assert compiled(X, action)[1] == program(X, action)[1]

@@ -206,3 +206,18 @@ def test_a_gradient_that_is_retained(backend):
     y, total = minicompile.compile(run, backend=backend)(x)
     total.backward()
     assert y.grad.tolist() == [4.0, 4.0] and x.grad.tolist() == [8.0, 8.0]
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_after_a_write_to_data_does_not_write_twice():
+    """The version of a tensor does not count what is written to its `data`."""
+
+    def program(x):
+        x.data.mul_(2)
+        return x.index_select(0, (x.sum() * 0 + 5).long().reshape(1))
+
+    compiled, x = minicompile.compile(program, backend="eager"), torch.ones(2)
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            compiled(x)
+    assert x.tolist() == [4.0, 4.0]

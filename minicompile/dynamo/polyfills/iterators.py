@@ -38,8 +38,13 @@ class late_iterator(Iterator):
         return next(self.iterator)
 
 
+def defines(value, *names):
+    """Whether the class of a value has one of these special methods; what its metaclass has does not count."""
+    return any(name in vars(base) for base in type(value).__mro__ for name in names)
+
+
 def is_number(value):
-    return any(hasattr(type(value), name) for name in ("__index__", "__float__", "__int__", "__complex__"))
+    return defines(value, "__index__", "__float__", "__int__", "__complex__")
 
 
 class count(Iterator):

@@ -9,6 +9,8 @@ import operator
 import re
 import string
 
+from .iterators import defines
+
 PERCENT = re.compile(
     r"%(?:\((?P<key>[^)]*)\))?[#0\- +]*(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?[hlL]?(?P<kind>.)"
 )
@@ -73,7 +75,7 @@ def converted(value, kind):
 def percent(template, values):
     """`template % values`, with the arguments made plain first."""
     found = conversions(template)
-    mapping = not isinstance(values, (tuple, str)) and hasattr(type(values), "__getitem__")
+    mapping = not isinstance(values, (tuple, str)) and defines(values, "__getitem__")
     if any(key is not None for _, key, _, _ in found):
         if not mapping:
             raise TypeError("format requires a mapping")

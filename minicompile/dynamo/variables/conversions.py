@@ -134,7 +134,8 @@ def iterator_of(tx, iterable):
 @handles(iter)
 def make_iterator(tx, iterable, sentinel=None, /):
     if sentinel is not None:
-        return CallableIterator([iterable, sentinel])
+        callable_ = tx.truth(tx.call(callable, iterable))
+        return CallableIterator([iterable, sentinel]) if callable_ else refuse(tx, iter, iterable, sentinel)
     return iterator_of(tx, iterable) if tx.is_polyfill() else iterable.realize().iterate(tx).realize()
 
 

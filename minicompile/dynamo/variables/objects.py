@@ -246,7 +246,10 @@ class UserDefinedObjectVariable(VariableTracker):
         if values:
             tx.side_effects.store_attr(self, found.name, values[0])
         else:
-            self.c_attribute(tx, found)  # raises if it is not set
+            try:
+                self.c_attribute(tx, found)
+            except ObservedException:  # it is not set
+                unset_slot(tx, self.cls, found.name, delattr)
             self.forget(tx, found.name)
 
     def var_delattr(self, tx, name):

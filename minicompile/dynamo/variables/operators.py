@@ -6,6 +6,7 @@ answer: the reflected one first where the right operand's class derives from the
 Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 """
 
+import collections
 import operator
 
 from . import data_numbers, float_questions
@@ -95,7 +96,15 @@ def attempt(tx, variable, method, other):
     return variable.call_method(tx, method, [other], {}).realize()
 
 
-def by_protocol(tx, left, right, method, reflected):
+def is_of_sequence(method):
+    """Whether it is the `+` or `*` of a sequence written in C, which CPython tries when no operand is a number."""
+    return getattr(method, "__objclass__", None) in SEQUENCES
+
+
+SEQUENCES = (list, tuple, str, bytes, bytearray, collections.deque)
+
+
+def by_protocol(tx, left, right, method, reflected, as_numbers=False):
     """The two attempts of a binary operator, in the order that CPython makes them."""
     left_type, right_type = left.python_type(), right.python_type()
     attempts = [(left, method, right)]
@@ -105,7 +114,10 @@ def by_protocol(tx, left, right, method, reflected):
             overrides = slot(tx, right_type, reflected) is not slot(tx, left_type, reflected)
             if overrides or reflected in COMPARE_METHODS:
                 attempts.reverse()
+    answer = ConstantVariable(NotImplemented)
     for variable, name, other in attempts:
+        if as_numbers and is_of_sequence(slot(tx, variable.python_type(), name)):
+            continue
         answer = attempt(tx, variable, name, other)
         if not is_not_implemented(answer):
             return answer
@@ -140,7 +152,12 @@ def in_place(function):
             return graph_call(tx, function if isinstance(left, TensorVariable) else plain, [left, right], {})
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
-        answer = attempt(tx, left, method, right)
+        answer = ConstantVariable(NotImplemented)
+        cls = left.python_type()
+        if cls in SEQUENCES or (method == "__imul__" and is_of_sequence(slot(tx, cls, method))):
+            answer = by_protocol(tx, left, right, forward, reflected, as_numbers=True)
+        if is_not_implemented(answer):
+            answer = attempt(tx, left, method, right)
         if is_not_implemented(answer):
             answer = by_protocol(tx, left, right, forward, reflected)
         return refuse(tx, function, left, right) if is_not_implemented(answer) else answer

@@ -33,11 +33,11 @@ def refuse_attribute(tx, function, owner, name, *value):
         tx.raise_observed(type(error), *error.args, **({"name": name, "obj": owner} if noted else {}))
 
 
-def unset_slot(tx, cls, name):
-    """What the slot of that name says that has no value."""
+def unset_slot(tx, cls, name, function=getattr):
+    """What the slot of that name says that has no value, when it is read or deleted."""
     places = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     with as_observed(tx):
-        getattr(type(cls.__name__, (), {"__slots__": (name,), **places})(), name)
+        function(type(cls.__name__, (), {"__slots__": (name,), **places})(), name)
 
 
 def refuse(tx, function, *operands):

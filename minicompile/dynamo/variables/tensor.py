@@ -87,7 +87,10 @@ class TensorVariable(VariableTracker):
         if name in CONSTANT_ATTRIBUTES:
             return self.metadata(tx, "size", []) if name == "shape" else self.constant_attribute(tx, name)
         if name in GRAPH_ATTRIBUTES:
-            return graph_call(tx, getattr, [self, tx.build(name)], {})
+            found = graph_call(tx, getattr, [self, tx.build(name)], {})
+            if name == "data":
+                tx.output.data_aliases.append(found.fake)
+            return found
         if name == "__class__":
             return tx.build(self.cls)
         if name in STATE:
