@@ -12,7 +12,7 @@ import time
 import torch
 
 from .. import record
-from . import cache
+from . import cache, cuda_graphs
 
 CALLS, ROUNDS = 10, 7  # calls in one measurement, of which the median counts
 
@@ -22,12 +22,10 @@ def timer(call, device):
     call()
     if device.type != "cuda":
         return statistics.median(_clocked(call) for _ in range(ROUNDS))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            call()
-    graph.replay()
-    return statistics.median(_replayed(graph) for _ in range(ROUNDS))
+    pool = torch.cuda.graph_pool_handle()
+    replay, _ = cuda_graphs.capture(lambda _: [call() for _ in range(CALLS)], [], pool)
+    replay()
+    return statistics.median(_replayed(replay) for _ in range(ROUNDS))
 
 
 def _clocked(call):
@@ -36,10 +34,10 @@ def _clocked(call):
     return time.perf_counter() - began
 
 
-def _replayed(graph):
+def _replayed(replay):
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     began.record()
-    graph.replay()
+    replay()
     ended.record()
     ended.synchronize()
     return began.elapsed_time(ended) / 1e3 / CALLS

@@ -181,3 +181,36 @@ def test_mode_max_autotune(fastest, monkeypatch, tmp_path):
 def has_product(call):
     (function,) = [cell.cell_contents for cell in call.__closure__ if hasattr(cell.cell_contents, "source")]
     return "rt.dot" in function.source.kernels
+
+
+def test_a_gpu_is_timed_by_replaying_many_calls(monkeypatch):
+    """Without the time of launching them."""
+    calls, replays, clock = [], [], [0.0]
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = clock[0]
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, other):
+            return other.at - self.at
+
+    def capture(call, inputs, pool):
+        call(inputs)
+
+        def replay():
+            replays.append(pool)
+            clock[0] += 5.0 * autotune.CALLS  # milliseconds
+
+        return replay, []
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
+    monkeypatch.setattr(autotune.cuda_graphs, "capture", capture)
+    assert autotune.timer(lambda: calls.append(1), torch.device("cuda")) == pytest.approx(5e-3)
+    assert len(calls) == 1 + autotune.CALLS and len(replays) == 1 + autotune.ROUNDS
