@@ -55,15 +55,20 @@ class RowReductions:
             self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
 
         def vector_loop(low, high):
-            for node in reductions:
-                self.line(f"{acc_type(node)} {names[node.name]} = {identity(node, acc_type(node))};")
             clauses = [(clause(n), names[n.name]) for n in reductions]
             aside = ahead or any(map(sums_up, reductions)) or sum(ir.cost(n.body) for n in full) <= LIGHT
-            if reductions and aside and self.likely(last.var.size) >= 4 * LANES:
-                low = self.lanes(full, names, Loop(last.var, low, high), ahead)
-            if not isinstance(last.var.size, int) or last.var.size % LANES or low == "0":
-                if low.endswith("_rest"):
-                    self.line(f"if ({low} < {high})")  # a vector loop without steps costs something, too
+            lanes = reductions and aside and self.likely(last.var.size) >= 4 * LANES
+            for node in reductions:
+                kind = total_type(node) if lanes else acc_type(node)
+                self.line(f"{kind} {names[node.name]} = {identity(node, kind)};")
+            if lanes:  # what is left goes first: one by one it would be rounded more as a part of the whole sum
+                rest = self.rest(last.var, low, high, names[reductions[0].name])
+                if not isinstance(last.var.size, int) or last.var.size % LANES:
+                    if rest.endswith("_rest"):
+                        self.line(f"if ({rest} < {high})")  # a vector loop without steps costs something, too
+                    self.nest([(self.simd(clauses), [Loop(last.var, rest, high)])], lambda: self.row_body(full, names))
+                self.lanes(full, names, Loop(last.var, low, rest), ahead)
+            else:
                 self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
             for node in reductions if not simple else ():
                 self.line(
@@ -99,19 +104,21 @@ class RowReductions:
                 found[name, address.substitute({across: index(across) + 1})] = None
         return list(found)
 
+    def rest(self, var, low, high, acc):
+        """Where the part of a loop ends that has whole LANES; `low` is a multiple of them."""
+        if low == "0" and isinstance(var.size, int):
+            return str(var.size // LANES * LANES)
+        self.line(f"const int64_t {acc}_rest = {high} & -{LANES};")
+        return f"{acc}_rest"
+
     def lanes(self, full, names, loop, ahead):
-        """Most of a vector loop with LANES partial results side by side, added to `acc`.  Where the rest begins.
+        """A vector loop with LANES partial results side by side, added to `acc`.
 
         ahead: what to fetch meanwhile: processors do not foresee the next row while this one is walked again.
         """
         var, reductions = loop.var, [n for n in full if n.is_reduction]
         parts = {n.name: f"{names[n.name]}_lanes" for n in reductions}
         self.made.update((part, name) for name, part in parts.items())
-        if loop.low == "0" and isinstance(var.size, int):
-            rest = str(var.size // LANES * LANES)
-        else:
-            rest = f"{names[reductions[0].name]}_rest"
-            self.line(f"const int64_t {rest} = {loop.high} & -{LANES};")  # `low` is a multiple, too
         for n in reductions:
             self.line(f"alignas(64) {acc_type(n)} {parts[n.name]}[{LANES}];")
             self.line(f"for (int k = 0; k < {LANES}; ++k) {parts[n.name]}[k] = {identity(n, acc_type(n))};")
@@ -127,13 +134,12 @@ class RowReductions:
                 self.line(f"{line} __builtin_prefetch(&{self.names[name]}[{self.index(address)}]);")
             self.nest([(self.simd(), [Loop("lane", "0", str(LANES))])], lane)
 
-        self.nest([("#pragma GCC unroll 1", [Loop(f"{var}_lanes", loop.low, rest, LANES)])], step)
+        self.nest([("#pragma GCC unroll 1", [Loop(f"{var}_lanes", loop.low, loop.high, LANES)])], step)
         for n in reductions:
             total = names[n.name]
             self.line(f"#pragma omp simd reduction({clause(n)}:{total})")
             joined = combine(n, total, f"{parts[n.name]}[k]", acc_type(n))
             self.line(f"for (int k = 0; k < {LANES}; ++k) {total} = {joined};")
-        return rest
 
     def shared(self, loops, reductions, totals, split, body):
         """The loops around the vector loop; with `split`, the first one in CHUNKS parts that threads share."""
