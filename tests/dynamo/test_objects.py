@@ -594,3 +594,21 @@ def test_what_a_type_parameter_is_bound_to_is_found_when_it_is_read():
             return x + 1, scope.method.__type_params__[0].__bound__, scope.Alias.__value__, str(error)
 
     assert minicompile.compile(f, backend="eager")(torch.ones(1))[1:3] == (float, float)
+
+
+def test_pop_of_an_instance_dict_raises_where_the_key_is_missing():
+    class Box:
+        pass
+
+    def f(x, box):
+        found = [box.__dict__.pop("value"), box.__dict__.pop("value", 3), box.__dict__.pop("value", None)]
+        try:
+            found.append(box.__dict__.pop("value"))
+        except KeyError as error:
+            found.append(error.args)
+        return x + 1, found
+
+    for call in (f, minicompile.compile(f, backend="eager")):
+        box = Box()
+        box.value = 1
+        assert call(torch.ones(1), box)[1] == [1, 3, None, ("value",)] and not vars(box)

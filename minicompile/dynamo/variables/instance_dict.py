@@ -59,11 +59,20 @@ class InstanceDictVariable(VariableTracker):
         handler = getattr(self, f"method_{name}", None)
         if handler is not None:
             return handler(tx, *args, **kwargs)
-        if name in ("setdefault", "pop", "update"):
+        if name in ("setdefault", "update"):
             return tx.inline(getattr(MutableMapping, name), [self, *args], kwargs)
         if name in ("popitem", "clear", "__ior__"):
             unsupported("instance __dict__", f"`{name}` on the __dict__ of {self.owner}")
         return self.snapshot(tx).call_method(tx, name, args, kwargs)
+
+    def method_pop(self, tx, name, default=None):
+        """MutableMapping's knows by a private attribute of its own whether there is a default."""
+        found = self.lookup(tx, name)
+        if found is not None:
+            self.method___delitem__(tx, name)
+        elif default is None:
+            tx.raise_observed(KeyError, name.as_python_constant())
+        return found or default
 
     def var_getattr(self, tx, name):
         from .functions import BuiltinMethodVariable
