@@ -6,7 +6,6 @@ Mirrors the `__dict__` handling of `torch/_dynamo/variables/user_defined.py`.  T
 """
 
 import types
-from collections.abc import MutableMapping
 
 from ..source import AttrSource
 from . import descriptors
@@ -59,20 +58,9 @@ class InstanceDictVariable(VariableTracker):
         handler = getattr(self, f"method_{name}", None)
         if handler is not None:
             return handler(tx, *args, **kwargs)
-        if name in ("setdefault", "update"):
-            return tx.inline(getattr(MutableMapping, name), [self, *args], kwargs)
         if name in ("popitem", "clear", "__ior__"):
             unsupported("instance __dict__", f"`{name}` on the __dict__ of {self.owner}")
         return self.snapshot(tx).call_method(tx, name, args, kwargs)
-
-    def method_pop(self, tx, name, default=None):
-        """MutableMapping's knows by a private attribute of its own whether there is a default."""
-        found = self.lookup(tx, name)
-        if found is not None:
-            self.method___delitem__(tx, name)
-        elif default is None:
-            tx.raise_observed(KeyError, name.as_python_constant())
-        return found or default
 
     def var_getattr(self, tx, name):
         from .functions import BuiltinMethodVariable
@@ -104,6 +92,29 @@ class InstanceDictVariable(VariableTracker):
     def method___delitem__(self, tx, name):
         self.method___getitem__(tx, name)
         self.owner.forget(tx, name.as_python_constant())
+        return tx.build(None)
+
+    def method_setdefault(self, tx, name, default=None):
+        found = self.lookup(tx, name)
+        if found is None:
+            found = default or tx.build(None)
+            self.method___setitem__(tx, name, found)
+        return found
+
+    def method_pop(self, tx, name, default=None):
+        found = self.lookup(tx, name)
+        if found is not None:
+            self.method___delitem__(tx, name)
+        elif default is None:
+            tx.raise_observed(KeyError, name.as_python_constant())
+        return found or default
+
+    def method_update(self, tx, /, *args, **kwargs):
+        changes = tx.call(dict, *args)
+        for name in changes.unpack(tx):
+            self.method___setitem__(tx, name, changes.call_method(tx, "__getitem__", [name], {}))
+        for name, value in kwargs.items():
+            self.method___setitem__(tx, tx.build(name), value)
         return tx.build(None)
 
     def method_copy(self, tx):
