@@ -142,7 +142,8 @@ def trace(gm, inputs, decompositions=None):
     values = [*functionalize.example_values(gm, inputs), *constants.values()]
     fake_mode = functionalize.fake_mode_of(values)
     pairs = zip(values, examples, strict=True)
-    fakes = [functionalize.fakeify(fake_mode, value, needs_grad(example)) for value, example in pairs]
+    differentiable = not torch.is_inference_mode_enabled()  # where even enable_grad() records nothing
+    fakes = [functionalize.fakeify(fake_mode, value, differentiable and needs_grad(e)) for value, e in pairs]
     table = decomposition_table() if decompositions is None else decompositions
     recording, known = Recording(), assertions.symbols(fake_mode.shape_env)
     run = traced_function(gm, examples, list(constants), recording)
@@ -159,8 +160,7 @@ def trace(gm, inputs, decompositions=None):
                 "size read from data", f"the backward makes a tensor of a size from data: {error}"
             ) from error
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
-    names = [*placeholders, *(n.replace(".", "_") for n in constants)]
-    program = recording.program
+    names, program = [*placeholders, *(n.replace(".", "_") for n in constants)], recording.program
     result_count = len(program.mutations) + len(program.results)
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
     assertions.insert(functional, fake_mode.shape_env, known)

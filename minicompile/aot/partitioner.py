@@ -129,7 +129,7 @@ class Cut:
         self.free = {n for n in forward if n.op in ("placeholder", "get_attr") and n not in mutated}
         # The user may change a result after the forward, which is an error if it is saved: as in eager, only those
         # that the backward itself reads are.
-        self.direct = {base_of(n) for n in crossing}
+        self.direct = {base_of(n) for n in forward if any(u.meta.get("backward") for u in n.users)}
         self.crossing = crossing
         self.closure = needed_for(crossing, self.free)
         self.order = [n for n in forward if n in self.closure]
@@ -267,6 +267,22 @@ def describe(node, primals, results, mutated):
     return "extra", "costs less than to make it again" if reader is None else f"{reader.target} reads it from memory"
 
 
+def in_forward(nodes):
+    """What can run in the forward: also what autograd did in the backward, if that waits for no gradient.
+
+    It may be smaller than what it is made of, such as `x <= 0`: one byte an element.  It comes right behind that.
+    """
+    place = {}
+    for node in nodes:
+        inputs = node.all_input_nodes
+        sizes = [size_in_bytes(i) if i in place else 0 for i in inputs]
+        if node.op != "output" and not node.meta["backward"]:
+            place[node] = (len(place), 0)
+        elif all(sizes) and recompute_cost(node) is not None and size_in_bytes(node) <= max(sizes, default=-1):
+            place[node] = (max(place[i] for i in inputs)[0], len(place))
+    return sorted(place, key=place.get)
+
+
 class Split:
     """The joint graph of an `AOTGraph`, and what follows from where computing again stops."""
 
@@ -276,7 +292,7 @@ class Split:
         self.results, self.grads = outputs[: graph.result_count], outputs[graph.result_count :]
         places = [n for n in nodes if n.op == "placeholder"]
         self.primals, self.tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
-        self.forward = [n for n in nodes if n.op != "output" and not n.meta["backward"]]
+        self.forward = in_forward(nodes)
         self.places = {n for n in self.forward if n.op == "placeholder"}
         self.mutated = {self.primals[m.index] for m in graph.mutations}
 
@@ -301,7 +317,7 @@ class Split:
 
     def forward_order(self, extra):
         compute = needed_for([*self.results, *extra, *effects(self.joint, backward=False)], set())
-        return [n for n in self.joint.graph.nodes if n in compute]
+        return [n for n in self.forward if n in compute]
 
     def backward_order(self, saved):
         inputs = [*saved, *self.tangents]

@@ -114,6 +114,8 @@ PASSES = (
     rules.split_then_cat,
     rules.cat_then_split,
     rules.form_addmm,
+    rules.forget_values,
+    rules.narrow_indices,
     share_common_subexpressions,
 )
 

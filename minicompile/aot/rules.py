@@ -36,6 +36,35 @@ NEUTRAL = {  # operator -> (the number that changes nothing, may it also stand o
     aten.add.Tensor: (-0.0, True),
     aten.pow.Tensor_Scalar: (1.0, False),
 }
+SHAPE_ONLY = {  # backward operators -> the arguments of which they do not read the values
+    **{
+        getattr(aten, name).default: lambda node: (1,)
+        for name in """
+            max_pool2d_with_indices_backward max_pool3d_with_indices_backward avg_pool2d_backward avg_pool3d_backward
+            _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_max_pool2d_backward
+            adaptive_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+            replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+        """.split()
+    },
+    aten.convolution_backward.default: lambda node: [2 - k for k in (0, 1) if not node.args[10][k]],
+}
+BOUNDS = {  # operators whose second result are indices -> their number of places, by the shape of what they look at
+    **{
+        op.default: lambda shape: math.prod(shape[-2:])
+        for op in (aten.max_pool2d_with_indices, aten.adaptive_max_pool2d)
+    },
+    **{
+        op.default: lambda shape: math.prod(shape[-3:])
+        for op in (aten.max_pool3d_with_indices, aten.adaptive_max_pool3d)
+    },
+    **dict.fromkeys(
+        (
+            *(aten.max.dim, aten.min.dim, aten.median.dim, aten.nanmedian.dim, aten.sort.default, aten.sort.stable),
+            *(aten.topk.default, aten.kthvalue.default, aten.mode.default, aten.cummax.default, aten.cummin.default),
+        ),
+        lambda shape: max(shape, default=1),
+    ),
+}
 
 
 # --- numbers ----------------------------------------------------------------------------------------
@@ -119,6 +148,47 @@ def is_users(graph, source):
 
 def may_be_one(graph, node, source, escape):
     return not is_users(graph, source) and can_be_one(node, source, escape)
+
+
+# --- shapes -----------------------------------------------------------------------------------------
+def forget_values(graph, escape):
+    """Where the backward asks a value of the forward only for its shape, memory that nobody fills does.
+
+    The value need not be saved then.  An input is there anyway.
+    """
+    for node in list(graph.nodes):
+        for position in SHAPE_ONLY[node.target](node) if node.target in SHAPE_ONLY and node.meta["backward"] else ():
+            source = node.args[position]
+            if source.meta["backward"] or source.op == "placeholder" or not is_static(source):
+                continue
+            value = source.meta["val"]
+            with graph.inserting_before(node):
+                options = {"dtype": value.dtype, "device": value.device}
+                new = graph.call_function(aten.empty_strided.default, (list(value.shape), value.stride()), options)
+            new.meta = {**node.meta, "val": value}
+            node.update_arg(position, new)
+
+
+def narrow_indices(graph, escape):
+    """Indices that the backward reads again could be kept in fewer bytes: where they are made it is known how large."""
+    for node in list(graph.nodes):
+        source = node.args[0] if node.target is operator.getitem and node.args[1] == 1 else None
+        later = [user for user in node.users if user.meta.get("backward")]
+        if source is None or source.target not in BOUNDS or not later or node in escape or source in escape:
+            continue
+        image = source.args[0]
+        if not is_static(image) or node.meta["backward"]:
+            continue
+        largest = BOUNDS[source.target](image.meta["val"].shape) - 1
+        dtype = next(t for t in (torch.int8, torch.int16, torch.int32, torch.int64) if largest <= torch.iinfo(t).max)
+        with graph.inserting_after(node):
+            small = graph.call_function(aten._to_copy.default, (node,), {"dtype": dtype})
+        with graph.inserting_before(next(n for n in graph.nodes if n in later)):
+            wide = graph.call_function(aten._to_copy.default, (small,), {"dtype": node.meta["val"].dtype})
+        small.meta = {**node.meta, "val": node.meta["val"].to(dtype)}
+        wide.meta = {**node.meta, "backward": True}
+        for user in later:
+            user.replace_input_with(node, wide)
 
 
 # --- pieces -----------------------------------------------------------------------------------------

@@ -32,10 +32,6 @@ KNOWN = {
         for poke in (None, 0, 1)
     },
     **{("functions: result marked dirty", "no_grad", poke): MARKED_DIRTY for poke in (None, 0)},
-    **{
-        ("no gradient: enable_grad inside", "inference", poke): "enable_grad is honoured although inference mode is on"
-        for poke in (None, 0, 1)
-    },
 }
 
 

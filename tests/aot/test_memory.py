@@ -212,3 +212,71 @@ def test_peak_of_a_step():
     graph = trace(lambda x, w: torch.sin(x @ w), *(torch.randn(10, 10).requires_grad_() for _ in range(2)))
     assert [s.name for s in extra(graph)] == ["mm"]
     assert graph.peak_memory() == 4 * N
+
+
+# --- what need not be saved -----------------------------------------------------------------------------
+def saved_of(model, *shape):
+    """(operator, dtype, shape) of what is kept for the backward only, and the graph."""
+    torch.manual_seed(0)
+    found = []
+    backend = lambda gm, examples: found.append(aot.trace(gm, examples)) or gm.forward  # noqa: E731
+    minicompile.reset()
+    minicompile.compile(model, backend=backend)(torch.randn(*shape))
+    return [(s.name, s.dtype, s.shape) for s in extra(found[0])], found[0]
+
+
+def same_gradients(model, *shape):
+    twin, x = copy.deepcopy(model), torch.randn(*shape)
+    model(x).square().sum().backward()
+    minicompile.compile(twin)(x).square().sum().backward()
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(q.grad, p.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_indices_of_a_pool_are_kept_in_two_bytes_and_its_input_is_not():
+    model = torch.nn.Sequential(
+        *(torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4), torch.nn.SiLU(), torch.nn.MaxPool2d(3, 2, 1)),
+        torch.nn.Conv2d(4, 4, 3),
+    )
+    kept, graph = saved_of(model, 2, 3, 18, 18)
+    assert [shape for _, dtype, shape in kept if dtype == torch.int16] == [(2, 4, 8, 8)]
+    assert not any(dtype == torch.int64 and len(shape) == 4 for _, dtype, shape in kept)
+    assert [shape for *_, shape in kept].count((2, 4, 16, 16)) == 1  # of the convolution; not that of silu
+    assert "empty_strided" in graph.backward.code
+    same_gradients(model, 2, 3, 18, 18)
+
+
+def test_averages_keep_no_input():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.AvgPool1d(2), torch.nn.AdaptiveAvgPool1d(2))
+    assert not saved_of(model, 4, 6)[0]
+    same_gradients(model, 4, 6)
+
+
+def test_a_frozen_convolution_keeps_no_input():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 4, 3))
+    model[2].weight.requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    (kept,) = saved_of(model, 2, 3, 8, 8)[0]
+    assert kept[2] == (2, 4, 6, 6)  # tanh's own, once
+    (model(torch.ones(2, 3, 8, 8))).sum().backward()
+    expected = model[0].weight.grad.clone()
+    model.zero_grad()
+    minicompile.compile(model)(torch.ones(2, 3, 8, 8)).sum().backward()
+    torch.testing.assert_close(model[0].weight.grad, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_is_kept_in_one_byte_instead_of_what_it_is_made_of():
+    class Feed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+        def forward(self, x):
+            return self.down(F.dropout(F.relu(self.up(x)), 0.5))
+
+    kept, graph = saved_of(Feed(), 4, 8)
+    assert sorted(str(dtype) for _, dtype, _ in kept) == ["torch.bool", "torch.bool", "torch.float32"]
+    (mask,) = [n for n in graph.forward.graph.nodes if n.target is aten.le.Scalar]
+    names = [n.name for n in graph.forward.graph.nodes]
+    assert names.index(mask.name) == names.index(mask.args[0].name) + 1  # right behind what it is made of
+    assert sum(s.bytes for s in extra(graph)) < 3 * 4 * 16 * 4

@@ -34,12 +34,29 @@ def lift_fresh_copy(x):
 
 
 @register_lowering(
-    aten.empty.memory_format, aten.empty_like, aten.empty_permuted, aten.empty_strided, aten.new_empty,
-    aten.new_empty_strided, aten._efficientzerotensor.default,
+    aten.empty.memory_format, aten.empty_like, aten.empty_permuted, aten.new_empty, aten.new_empty_strided,
+    aten._efficientzerotensor.default,
 )  # fmt: skip
 def empty(*args, **kwargs):
     """Uninitialised memory is made of zeros: any value will do, and a constant is free."""
     return filled(0)
+
+
+class Uninitialised(TensorValue):
+    """The same, but where an operator of ATen asks for memory it gets some that nobody filled."""
+
+    def realize(self, stride=None):
+        kind = {"dtype": self.dtype, "device": self.device}
+        size, stride = self.like.shape, self.like.stride() if stride is None else stride
+        return current().extern(aten.empty_strided.default, (size, stride), kind, "extern", self.like)
+
+
+@register_lowering(aten.empty_strided)
+def empty_strided(*args, **kwargs):
+    made = filled(0)
+    made = Uninitialised(made.device, made.dtype, made.size, made.inner)
+    made.like = fake()
+    return made
 
 
 @register_lowering(aten.arange.start_step, aten.arange.start, aten.arange.default)
