@@ -208,8 +208,9 @@ class Inliner:
             return "made of numbers only"
         if price <= 1 and len(reads) == 1:
             return "one instruction on one load: cheaper to repeat than to store"
-        repeated = max((_ratio(_points(d), _points(data)) for d, _ in uses), default=1)
-        if len(uses) == 1 and repeated <= 1:
+        ratios = [_ratio(_points(d), _points(data)) for d, _ in uses]
+        repeated = max(ratios, default=1)
+        if uses and sum(ratios) <= 1:  # once, or by parts: it is computed no more often
             return "used once"
         reduced = any(
             isinstance(self.data.get(r.buffer), ir.Reduction) for r in reads

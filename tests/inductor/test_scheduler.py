@@ -170,3 +170,18 @@ def test_symbolic_sizes():
     address = flatten((index(i), index(j)), (5, n))
     assert delinearize(address, (5, n)) == (index(i), index(j))
     assert address.within(5 * n) and not address.within(4 * n)
+
+
+def test_what_is_used_by_parts_is_computed_there():
+    """The gates of an LSTM cell: a sum of two products, of which each quarter goes its own way, is no kernel."""
+
+    def cell(x, h, c, w, u):
+        i, f, g, o = (x @ w + h @ u).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+    x, h, c, w, u = (torch.randn(n) for n in ((4, 8), (4, 8), (4, 8), (8, 32), (8, 32)))
+    inputs = (x, h, c, w, u)
+    call = inductor.compile(aten_graph(cell, *inputs), inputs)
+    torch.testing.assert_close(tuple(call(*inputs)), cell(*inputs))
+    assert len(kernels(schedule_of(cell, *inputs))) == 1
