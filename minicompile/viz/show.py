@@ -25,8 +25,9 @@ class Listing:
         from pygments.formatters import HtmlFormatter
         from pygments.lexers import get_lexer_by_name
 
+        wrap = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"  # a notebook's own style cuts words
         formatter = HtmlFormatter(
-            noclasses=True, nobackground=True, style="default", prestyles=f"font-family:{style.MONO}"
+            noclasses=True, nobackground=True, style="default", prestyles=f"font-family:{style.MONO};{wrap}"
         )
         body = highlight(self.code, get_lexer_by_name(self.language), formatter)
         box = (
