@@ -176,10 +176,14 @@ def full_precision():
 def _time(row, model, compiled, rest, settings, wait):
     variants = {"eager": step(model, *rest), "ours": step(compiled, *rest)}
     if settings.torch_compile:
+        from torch._inductor import metrics
+
+        metrics.reset()
         variants["torch"] = step(torch.compile(model, mode=settings.compile_mode), *rest)
         began = time.perf_counter()
         variants["torch"]()
         row["torch_first_call_s"] = time.perf_counter() - began
+        row["torch_kernels"] = metrics.generated_kernel_count
     on_gpu = settings.device == "cuda"
     if on_gpu:
         torch.cuda.empty_cache()  # the others need it meanwhile

@@ -18,6 +18,7 @@ COLUMNS = {
     "torch_graphs": ("torch's", "{}"),
     "graph_breaks": ("breaks", "{}"),
     "kernels": ("kernels", "{}"),
+    "torch_kernels": ("torch's kernels", "{}"),
     "extern_calls": ("extern", "{}"),
     "fallbacks": ("fallback", "{}"),
     "first_call_s": ("first call s", "{:.1f}"),
