@@ -539,3 +539,21 @@ def test_what_cannot_be_done_is_told_as_in_eager():
         minicompile.reset()
         compiled = minicompile.compile(program, backend="eager")
         assert compiled(X, action)[1] == program(X, action)[1]
+
+
+class Both(tuple):
+    pass
+
+
+@pytest.mark.parametrize("left", ["a", b"a", [1], (1,), Both(), torch.Size([1]), None, 1.5])
+def test_a_product_with_a_sequence_names_the_operand_that_is_no_number(left):
+    def program(x, left, right):
+        try:
+            return x + 1, left * right
+        except TypeError as error:
+            return x, str(error)
+
+    compiled = minicompile.compile(program, backend="eager")
+    for right in ("a", [1], (1,), Both(), torch.Size([1]), None):
+        minicompile.reset()
+        assert compiled(X, left, right)[1] == program(X, left, right)[1], right

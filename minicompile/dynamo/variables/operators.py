@@ -9,6 +9,8 @@ Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in ch
 import collections
 import operator
 
+import torch
+
 from . import data_numbers, float_questions
 from .base import ObservedException, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
@@ -70,12 +72,11 @@ def slot(tx, cls, method):
 
 
 def raises_at_once(tx, variable, method, cls):
-    """Whether the method, of a text, complains in place of answering NotImplemented."""
-    if not isinstance(variable, ConstantVariable) or not isinstance(variable.value, (str, bytes)):
-        return False
+    """Whether the method, of a sequence, complains in place of answering NotImplemented."""
     if method in ("__mul__", "__rmul__"):
-        return slot(tx, cls, "__index__") is ABSENT
-    return method == "__add__" and not issubclass(cls, (str, bytes))
+        return is_of_sequence(slot(tx, variable.python_type(), method)) and slot(tx, cls, "__index__") is ABSENT
+    is_text = isinstance(variable, ConstantVariable) and isinstance(variable.value, (str, bytes))
+    return is_text and method == "__add__" and not issubclass(cls, (str, bytes))
 
 
 def attempt(tx, variable, method, other):
@@ -101,7 +102,7 @@ def is_of_sequence(method):
     return getattr(method, "__objclass__", None) in SEQUENCES
 
 
-SEQUENCES = (list, tuple, str, bytes, bytearray, collections.deque)
+SEQUENCES = (list, tuple, str, bytes, bytearray, collections.deque, torch.Size)
 
 
 def by_protocol(tx, left, right, method, reflected, as_numbers=False):
