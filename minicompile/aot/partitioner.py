@@ -275,7 +275,7 @@ def in_forward(nodes):
     place = {}
     for node in nodes:
         inputs = node.all_input_nodes
-        sizes = [size_in_bytes(i) if i in place else 0 for i in inputs]
+        sizes = [size_in_bytes(i) if i in place and config.partition_recompute else 0 for i in inputs]
         if node.op != "output" and not node.meta["backward"]:
             place[node] = (len(place), 0)
         elif all(sizes) and recompute_cost(node) is not None and size_in_bytes(node) <= max(sizes, default=-1):
