@@ -128,9 +128,9 @@ class FunctionalMode(FunctionalTensorMode):
 class GraphRunner(fx.Interpreter):
     """Interpret the captured graph, with the constants replaced, and remember the first tensor of every storage."""
 
-    def __init__(self, gm, constants, provenance):
+    def __init__(self, gm, constants, provenance, inference):
         super().__init__(gm, garbage_collect_values=False)
-        self.constants, self.bases, self.provenance = constants, {}, provenance
+        self.constants, self.bases, self.provenance, self.inference = constants, {}, provenance, inference
 
     def get_attr(self, target, args, kwargs):
         value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -152,6 +152,8 @@ class GraphRunner(fx.Interpreter):
     def call_function(self, target, args, kwargs):
         if target is checkpoint:  # the partitioner recomputes what is in it
             return args[0](*args[1:])
+        if target is torch._C._set_grad_enabled and self.inference:
+            return None  # even under enable_grad() autograd records nothing
         return super().call_function(RECURRENT.get(target, target), args, kwargs)
 
     def run_node(self, node):
@@ -183,7 +185,7 @@ class NestedRunner(torch.nn.Module):
 
     def __init__(self, outer, gm):
         super().__init__()
-        self.runner = GraphRunner(gm, {}, outer.provenance)
+        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference)
         self.runner.bases = outer.bases
         self.runner.run_and_note = lambda node, run: run()
 
@@ -268,11 +270,14 @@ def _mutation(index, primal, history):
     return InputMutation(index, "no_grad" if writes else "data", writes)
 
 
-def run_functional(gm, primals, constant_names, provenance):
-    """Run the graph on functional inputs, inside a trace that records every operator.  Returns the `Program`."""
+def run_functional(gm, primals, constant_names, provenance, inference):
+    """Run the graph on functional inputs, inside a trace that records every operator.  Returns the `Program`.
+
+    inference: whether the graph was captured in inference mode.
+    """
     count = len(primals) - len(constant_names)
     history = [(p._version, p.grad_fn, p.requires_grad) if isinstance(p, torch.Tensor) else None for p in primals]
-    runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)), provenance)
+    runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)), provenance, inference)
     try:
         outputs = runner.run(*primals[:count], enable_io_processing=False)
     except RuntimeError as error:

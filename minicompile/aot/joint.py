@@ -25,7 +25,10 @@ from .provenance import Provenance, gradient_functions
 
 
 class Recording:
-    """What the traced function finds out while `make_fx` runs it."""
+    """What the traced function finds out while `make_fx` runs it.  inference: then nothing requires grad."""
+
+    def __init__(self, inference):
+        self.inference = inference
 
     program = None
     provenance = None
@@ -104,7 +107,9 @@ def traced_function(gm, example_inputs, constant_names, recording):
                 for leaf, example in zip(leaves, example_inputs, strict=True)
             ]
             recording.stand_ins = {n.name for n in get_proxy_mode().tracer.graph.nodes}
-            program = recording.program = functionalize.run_functional(gm, primals, constant_names, provenance)
+            inference = recording.inference
+            program = functionalize.run_functional(gm, primals, constant_names, provenance, inference)
+            recording.program = program
             new_values = [primals[m.index] for m in program.mutations]
             results = [*new_values, *program.results]
             provenance.mark(None)
@@ -142,10 +147,9 @@ def trace(gm, inputs, decompositions=None):
     values = [*functionalize.example_values(gm, inputs), *constants.values()]
     fake_mode = functionalize.fake_mode_of(values)
     pairs = zip(values, examples, strict=True)
-    differentiable = not torch.is_inference_mode_enabled()  # where even enable_grad() records nothing
-    fakes = [functionalize.fakeify(fake_mode, value, differentiable and needs_grad(e)) for value, e in pairs]
+    fakes = [functionalize.fakeify(fake_mode, value, needs_grad(example)) for value, example in pairs]
     table = decomposition_table() if decompositions is None else decompositions
-    recording, known = Recording(), assertions.symbols(fake_mode.shape_env)
+    recording, known = Recording(torch.is_inference_mode_enabled()), assertions.symbols(fake_mode.shape_env)
     run = traced_function(gm, examples, list(constants), recording)
     grad_enabled = torch.is_grad_enabled()
     # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.

@@ -144,7 +144,7 @@ def decided(model, x, autocast=None):
     return are_last(graphs()[0])
 
 
-def test_where_it_wins(on_cpu, monkeypatch):
+def test_where_it_wins(on_cpu):
     x = torch.randn(1, 16, 8, 8)
     assert decided(nn.Conv2d(16, 16, 3), x)
     assert decided(nn.Conv2d(16, 16, 3, groups=16), x)
@@ -152,9 +152,9 @@ def test_where_it_wins(on_cpu, monkeypatch):
     mixed = nn.Sequential(nn.Conv2d(16, 16, 3, groups=4), nn.Conv2d(16, 32, 3))
     assert decided(mixed, x)  # most of the work gains
     assert decided(nn.Conv2d(16, 16, 3).double(), x.double()) is False
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    assert not decided(nn.Conv2d(16, 16, 3), x)
-    assert decided(nn.Conv2d(16, 16, 3), x, autocast=True)
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        assert not decided(nn.Conv2d(16, 16, 3), x)
+        assert decided(nn.Conv2d(16, 16, 3), x, autocast=True)
 
 
 def test_not_on_a_cpu():
