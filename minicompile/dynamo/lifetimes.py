@@ -14,7 +14,7 @@ import weakref
 import torch
 
 from .nested_breaks import may_be_missed
-from .skip_files import attributes_of
+from .skip_files import attributes_of, held_by
 from .variables.base import LazyVariable, unsupported
 from .variables.cells import CellVariable, is_empty
 from .variables.descriptors import type_lookup
@@ -48,7 +48,7 @@ def parts_of(value):
         return [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
     if issubclass(cls, types.MethodType):
         return [value.__self__]
-    return () if issubclass(cls, type | torch.Tensor | types.ModuleType) else attributes_of(value).values()
+    return () if issubclass(cls, type | torch.Tensor | types.ModuleType) else held_by(value)
 
 
 def has_callback(value):

@@ -4,6 +4,7 @@ Goes in: a code object.  Comes out: whether the hook leaves its frames alone for
 Mirrors `torch/_dynamo/trace_rules.py`.  Taught in chapter 01.
 """
 
+import gc
 import itertools
 import os
 import sysconfig
@@ -88,7 +89,16 @@ def has_tensor(value, depth):
         return has_tensor(value.__self__, depth - 1)
     if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType)):
         return False
-    return any(has_tensor(item, depth - 1) for item in itertools.islice(attributes_of(value).values(), 8))
+    return any(has_tensor(item, depth - 1) for item in itertools.islice(held_by(value), 8))
+
+
+def held_by(value):
+    """What the attributes of an object are.
+
+    A class written in C may put off making a `__dict__` until it is asked for one, and see that it was: partial does.
+    There the garbage collector is asked, which finds what is held otherwise too.
+    """
+    return gc.get_referents(value) if type(value).__dictoffset__ > 0 else attributes_of(value).values()
 
 
 _mro_of, _dict_of = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__

@@ -1,6 +1,7 @@
 """When objects die: a value that the program drops dies then, also around graph breaks; one that it keeps lives."""
 
 import collections
+import functools
 import gc
 import inspect
 import re
@@ -294,3 +295,33 @@ def test_what_eager_makes_anew_is_another_object_each_time():
     kept, compiled = [], minicompile.compile(f, backend="eager")
     assert all(compiled(torch.ones(2), kept)[1] for _ in range(3))
     assert len(set(map(id, kept))) == 12 and kept[0] == kept[4] == int | None and kept[10].group() == "a"
+
+
+def test_looking_for_what_an_object_holds_makes_no_dict():
+    """A partial whose `__dict__` nobody has asked for is taken apart by the next one."""
+
+    class Own(functools.partial):
+        pass
+
+    def function(kind, x):
+        inner = kind(print, 1)
+        print(end="")
+        return kind(inner, end="").func, x + 1
+
+    x = torch.ones(2)
+    for kind in (functools.partial, Own):
+        assert function(kind, x)[0] is minicompile.compile(function, backend="eager")(kind, x)[0] is print
+
+
+def test_what_a_partial_holds_dies_with_it():
+    def function(x, make, log):
+        held = functools.partial(print, make())
+        print(end="")
+        held = x + 1
+        log.append("gone")
+        return held
+
+    logs = [], []
+    for run, log in zip((function, minicompile.compile(function, backend="eager")), logs, strict=True):
+        run(torch.ones(2), lambda log=log: Noisy(log), log)
+    assert logs == (["died", "gone"], ["died", "gone"])
