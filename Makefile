@@ -53,7 +53,7 @@ unit: setup
 	$(BIN)/python -m pytest -n $(JOBS) -m "$(SELECT)" tests --ignore=tests/end_to_end
 
 end-to-end: setup
-	$(BIN)/python -m pytest -n $(JOBS) tests/end_to_end
+	$(BIN)/python -m pytest -n $(JOBS) -m "$(SELECT)" tests/end_to_end
 
 # Random programs, eager against compiled, for FUZZ_MINUTES or BATCHES of 100; another SEED, other programs.
 FUZZ_MINUTES ?= 2

@@ -1,6 +1,7 @@
 """What training keeps from forward to backward: never more than what torch.compile's partitioner keeps.
 
-Both split the same captured graph.  Views of inputs cost nothing, and what the forward returns is in memory anyway.
+Both split the same captured graph.  Views of inputs cost nothing.  Results count: theirs reads one again where eager
+does not, as logits for a cross-entropy; ours keeps something else then, because the user may write to a result.
 """
 
 import pytest
@@ -39,7 +40,7 @@ def captured(name):
 
 
 def kept_by_torch(gm, examples):
-    """Bytes that its partitioner saves besides inputs and results."""
+    """Bytes that its partitioner saves besides inputs."""
     import torch._inductor.lowering  # noqa: F401  (its decompositions look there)
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -51,8 +52,7 @@ def kept_by_torch(gm, examples):
         options |= {"num_fwd_outputs": num_fwd_outputs, "compiler": "inductor"}
         forward, _ = min_cut_rematerialization_partition(joint, inputs, **options)
         outputs = forward.graph.output_node().args[0]
-        results = {base_of(n) for n in outputs[:num_fwd_outputs] if isinstance(n, torch.fx.Node)}
-        found.append({base_of(n) for n in outputs[num_fwd_outputs:]} - results)
+        found.append({base_of(n) for n in outputs[num_fwd_outputs:]})
         raise Done
 
     with pytest.raises(Done):
@@ -64,7 +64,7 @@ def kept_by_torch(gm, examples):
 @pytest.mark.parametrize("name", [n if n in IN_CI else pytest.param(n, marks=pytest.mark.slow) for n in ZOO])
 def test_no_more_is_kept_than_by_torch_compile(name):
     gm, examples = captured(name)
-    ours = sum(s.bytes for s in aot.trace(gm, examples).saved if s.source[0] == "extra")
+    ours = sum(s.bytes for s in aot.trace(gm, examples).saved if s.source[0] != "input")
     theirs = kept_by_torch(gm, examples)
     print(f"{name}: {ours:,} bytes, torch.compile {theirs:,}")
     assert ours <= TOLERANCE * theirs
