@@ -409,8 +409,11 @@ def test_python_that_makes_no_operation_is_left_in_the_end_and_the_rest_is_captu
     def taken(x):
         return (x * table()).relu() + any(itertools.repeat(None, 10**6))
 
+    def numbers():
+        return [random.random() for _ in range(600)]
+
     def drawn(x):
-        return x + len([random.random() for _ in range(600)])
+        return x + len(numbers())
 
     class Number(int):
         pass
