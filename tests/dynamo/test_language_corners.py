@@ -14,6 +14,7 @@ import torch
 
 import minicompile
 from minicompile.dynamo import eval_frame
+from minicompile.testing import CompileCounter
 
 X = torch.ones(2)
 
@@ -107,6 +108,31 @@ def test_the_order_of_an_existing_set_that_changes():
 
     want, got = set(range(0, 90, 7)), set(range(0, 90, 7))
     assert minicompile.compile(function, backend="eager")(X, got) == function(X, want) and got == want
+
+
+def test_the_order_of_an_existing_set_is_guarded_where_it_matters():
+    first, second = {0, 8}, {8, 0}  # both want the same place: the order is that of coming
+    assert list(first) != list(second)
+    asks_order = [list, lambda s: list(s | {1}), lambda s: list(s.copy()), lambda s: s.copy().pop()]
+    for use, graphs in [(len, 1), (lambda s: 8 in s and 1 not in s, 1), (lambda s: s <= {0, 8, 1}, 1)] + [
+        (use, 2) for use in asks_order
+    ]:
+        counter = CompileCounter()
+        compiled = minicompile.compile(lambda x, s, use=use: (x + 1, use(s)), backend=counter)
+        assert compiled(X, first)[1] == use(first) and compiled(X, second)[1] == use(second)
+        assert counter.graphs == graphs
+        minicompile.reset()
+
+
+def test_a_changed_set_is_known_without_its_order():
+    def function(x, items):
+        items.add(16)
+        return x + len(items), sorted(items | {1}), list(items | {1})
+
+    for items in ({0, 8}, {8, 0}):
+        want, got = items.copy(), items.copy()
+        expected, found = function(X, want), minicompile.compile(function, backend="eager")(X, got)
+        assert found[1:] == expected[1:] and got == want
 
 
 def test_sets_and_views_of_dicts():

@@ -1,6 +1,6 @@
 """set and frozenset during capture.
 
-Goes in: existing sets (guarded by their elements, in order), and those that the program makes.
+Goes in: existing sets (guarded by their elements, and by their order once it matters), and those of the program.
 Comes out: the same methods, computed by CPython's own sets on the keys that stand for the elements.
 Mirrors `torch/_dynamo/variables/sets.py`.  Taught in chapter 06.
 
@@ -16,7 +16,7 @@ from ..source import CallSource, ItemSource
 from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
-from .elements import check_unchanged, constants, guard_hashes, guard_keys, holds_new_keys, next_or_none
+from .elements import SPELLED, check_unchanged, constants, guard_hashes, guard_keys, holds_new_keys, next_or_none
 from .iterators import KeyedIterator
 
 
@@ -32,15 +32,16 @@ class SetVariable(BuiltinObject):
     """`items`: key -> tracker of the element, in iteration order; `real`: the keys.  cls: set or frozenset.
 
     existing: the set that exists, until it changes: `items` are in its order then.
+    guard_order: adds the guard that the existing set has this order.
     """
 
     has_identity = True
 
-    def __init__(self, items, source=None, cls=set, real=None, existing=None):
+    def __init__(self, items, source=None, cls=set, real=None, existing=None, order_known=True):
         super().__init__(source)
         self.items, self.cls, self.real = items, cls, set(items) if real is None else real
-        self.original, self.order_known = dict(items) if source is not None else {}, True
-        self.existing = existing
+        self.original, self.order_known = dict(items) if source is not None else {}, order_known
+        self.existing, self.guard_order = existing, None
 
     @classmethod
     def of(cls, tx, trackers, kind=set):
@@ -57,11 +58,18 @@ class SetVariable(BuiltinObject):
 
     def in_order(self):
         """`items` in the order in which CPython iterates."""
+        self.depend_on_order()
         if self.existing is None and self.has_known_order():
             if not self.order_known and len(self.items) > 1:
                 unsupported("builtin on an unknown value", f"the order of {self}, which capture has changed")
             self.items = {key: self.items[key] for key in self.real}
         return self.items
+
+    def depend_on_order(self):
+        """Call before the order, or a set made from this one, is used."""
+        if self.existing is not None and self.guard_order is not None:
+            self.guard_order()
+            self.guard_order = None
 
     def mutated(self, tx):
         """Call before the contents change."""
@@ -118,9 +126,8 @@ class SetVariable(BuiltinObject):
     def method_copy(self, tx, kind=None):
         if kind is None and self.cls is frozenset:
             return self
-        new = SetVariable(dict(self.items), cls=kind or self.cls, real=set(self.real))
-        new.order_known = self.order_known
-        return new
+        self.depend_on_order()
+        return SetVariable(dict(self.items), cls=kind or self.cls, real=set(self.real), order_known=self.order_known)
 
     method___copy__ = method_copy
 
@@ -228,13 +235,15 @@ def _algebra(name, symbol):
         return rows, [real_of(other.builtin_part(tx), row) for other, row in zip(others, rows)]
 
     def method(self, tx, *others):
+        self.depend_on_order()
         rows, reals = operands(self, tx, others)
         real = getattr(set, name)(set(self.real) if self.cls is frozenset else self.real, *reals)
         kept = {key: key for key in real}
         trackers = {id(key): tracker for row in (*reversed(rows), self.items) for key, tracker in row.items()}
         merged = dict.fromkeys(key for row in (self.items, *rows) for key in row)
         items = {kept[key]: trackers[id(kept[key])] for key in merged if key in kept}  # 1 or True
-        return SetVariable(items, cls=self.cls, real=real)
+        known = all(part.order_known for part in (self, *others) if isinstance(part, SetVariable))
+        return SetVariable(items, cls=self.cls, real=real, order_known=known)
 
     def operation(self, tx, other):
         return method(self, tx, other) if is_set(other) else ConstantVariable(NotImplemented)
@@ -263,6 +272,7 @@ def _algebra(name, symbol):
 def real_of(variable, row):
     """What CPython reads the keys of a row from: it makes room for those of a set or dict first."""
     if isinstance(variable, SetVariable):
+        variable.depend_on_order()
         return variable.real
     return row if variable.python_type() is dict else list(row)
 
@@ -303,7 +313,12 @@ for _name in ("issubset", "issuperset", "isdisjoint"):
 @wraps(set, frozenset)
 def wrap_set(output, value, source):
     output.guard("type", source, type(value))
-    output.guard("length", source, len(value))
+    if type(value) in (set, frozenset) and all(type(element) in SPELLED for element in value):
+        output.guard("equals", source, type(value)(value))
+        items = {element: ConstantVariable(element) for element in value}
+        new = SetVariable(items, source, type(value), value, value)
+        new.guard_order = lambda: guard_keys(output, source, items.values())
+        return new
     items = {}
     for index, element in enumerate(value):
         tracker = output.wrap(element, ItemSource(CallSource(source, list), index) if source else None).realize()
