@@ -22,11 +22,7 @@ def same_constant(value, expected):
     if isinstance(expected, (tuple, list)):
         return len(value) == len(expected) and all(map(same_constant, value, expected))
     if isinstance(expected, (set, frozenset)):
-        kinds = set(map(type, expected))
-        exact = len(kinds) == 1 and kinds <= {int, str}  # equal ones of one such class are the same
-        return value == expected and (
-            set(map(type, value)) == kinds if exact else sorted(map(repr, value)) == sorted(map(repr, expected))
-        )
+        return value == expected and sorted(map(repr, value)) == sorted(map(repr, expected))
     if isinstance(expected, dict):
         return same_constant(list(value.items()), list(expected.items()))
     if isinstance(expected, float):
@@ -36,6 +32,11 @@ def same_constant(value, expected):
     if isinstance(value, torch.Tensor) or isinstance(type(value).__eq__, types.FunctionType):  # as the key of a dict
         return value is expected
     return value == expected
+
+
+def same_elements(value, expected):
+    """The elements of a set are these, in any order; True is not 1."""
+    return {(type(element), element) for element in value} == {(type(element), element) for element in expected}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,6 +25,7 @@ from .guard_checks import (
     has_no_hooks,
     no_global_hooks,
     same_constant,
+    same_elements,
     same_keys,
     slot_is_unset,
     spelled,
@@ -55,6 +56,7 @@ GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
     "is": GuardKind("{s} is {e}", "{n} is {t}", 1),
     "equals": GuardKind("({s} is {e} or same_constant({s}, {e}))", "{n} == {r}", 2),
+    "elements": GuardKind("same_elements({s}, {e})", "{n} == {t}", 4),
     "length": GuardKind("len({s}) == {e}", "len({n}) == {r}", 1, len),
     "keys": GuardKind("same_keys({s}, {e})", "list({n}) == {k}", 4, list),
     "has_key": GuardKind("{e} in {s}", "{r} in {n}", 2),
@@ -286,6 +288,7 @@ class GuardWriter:
         self.lines, self.read, self.bound = [], {}, {}
         self.namespace = {
             "same_constant": same_constant,
+            "same_elements": same_elements,
             "same_keys": same_keys,
             "math": math,
             "torch": torch,

@@ -124,6 +124,15 @@ def test_the_order_of_an_existing_set_is_guarded_where_it_matters():
         minicompile.reset()
 
 
+def test_the_elements_of_a_set_are_guarded_by_class_and_value():
+    counter = CompileCounter()
+    compiled = minicompile.compile(lambda x, s: (x + 1, [type(item) for item in s]), backend=counter)
+    sets = [{1, "a"}, {True, "a"}, {1.0, "a"}, {1, "b"}, {1}, {1, "a", None}, frozenset({1, "a"}), {"a", 1}]
+    for items in sets:
+        assert compiled(X, items)[1] == [type(item) for item in items]
+    assert counter.graphs >= len(sets) - 1  # the last is the first again, in the same order or not
+
+
 def test_a_changed_set_is_known_without_its_order():
     def function(x, items):
         items.add(16)

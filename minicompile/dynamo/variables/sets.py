@@ -314,7 +314,7 @@ for _name in ("issubset", "issuperset", "isdisjoint"):
 def wrap_set(output, value, source):
     output.guard("type", source, type(value))
     if type(value) in (set, frozenset) and all(type(element) in SPELLED for element in value):
-        output.guard("equals", source, type(value)(value))
+        output.guard("elements", source, frozenset(value))
         items = {element: ConstantVariable(element) for element in value}
         new = SetVariable(items, source, type(value), value, value)
         new.guard_order = lambda: guard_keys(output, source, items.values())
