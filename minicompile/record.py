@@ -8,7 +8,9 @@ Mirrors `torch/_dynamo/utils.py` (counters, CompilationMetrics) and `torch/_logg
 import collections
 import contextlib
 import dataclasses
+import functools
 import logging
+import operator
 import threading
 import time
 import warnings
@@ -51,6 +53,7 @@ counters = collections.Counter()  # graphs, graph_breaks, recompiles, kernels, e
 break_reasons = collections.Counter()  # kind -> count
 _local = threading.local()
 _warned = set()
+at_end_of_call = operator.call  # dynamo's, once it is imported: a function waits for the end of the outermost call
 
 
 def current():
@@ -113,10 +116,13 @@ def log(name, message, *args):
 
 
 def warn_once(message):
-    """One warning a process for each text: an internal error that was survived by running eager."""
+    """One warning a process for each text, of the line that called compiled code: an error that eager survived, say.
+
+    It comes when that call ends: the program may have filters and catchers of its own for what it warns about itself.
+    """
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, stacklevel=3)
+        at_end_of_call(functools.partial(warnings.warn, message, stacklevel=2))
 
 
 def stats():

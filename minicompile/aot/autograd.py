@@ -6,7 +6,6 @@ Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py` (AOTDispatchAutogra
 """
 
 import threading
-import warnings
 
 import torch
 
@@ -56,9 +55,7 @@ class LazyBackward:
             except Exception as error:
                 if config.strict:
                     raise
-                warnings.warn(
-                    f"minicompile could not compile a backward graph and runs it in eager: {error}", stacklevel=2
-                )
+                record.warn_once(f"minicompile could not compile a backward graph and runs it in eager: {error}")
                 return without_autocast(boxed(gm))
 
 

@@ -26,6 +26,8 @@
 /* ---- state ------------------------------------------------------------------------------------------------- */
 static _Thread_local PyObject *tls_callback; /* strong reference; NULL = off */
 static _Thread_local PyObject *tls_handed_over; /* list of a call's arguments, emptied once their frame holds them */
+static _Thread_local PyObject *tls_at_end; /* list of what waits for the end of the outermost `call`, or NULL */
+static _Thread_local int tls_depth; /* of `call`s that run */
 static int n_active; /* threads with a callback: while it is above 0 the hook is installed */
 static int always_call;
 static _PyFrameEvalFunction previous_eval;
@@ -298,15 +300,46 @@ py_set_callback(PyObject *module, PyObject *callback)
     return old != NULL ? old : Py_NewRef(Py_None);
 }
 
+static PyObject * /* steals `result`: NULL with an exception, which goes on whatever the functions do */
+call_at_end(PyObject *result)
+{
+    PyObject *type, *value, *traceback, *functions = tls_at_end;
+    PyErr_Fetch(&type, &value, &traceback);
+    tls_at_end = NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(functions); i++) {
+        PyObject *answer = PyObject_CallNoArgs(PyList_GET_ITEM(functions, i));
+        if (answer == NULL && type == NULL) {
+            PyErr_Fetch(&type, &value, &traceback);
+            Py_CLEAR(result);
+        } else if (answer == NULL)
+            PyErr_WriteUnraisable(PyList_GET_ITEM(functions, i));
+        Py_XDECREF(answer);
+    }
+    Py_DECREF(functions);
+    PyErr_Restore(type, value, traceback);
+    return result;
+}
+
+static PyObject *
+py_at_end(PyObject *module, PyObject *function)
+{
+    if (tls_depth == 0)
+        return PyObject_CallNoArgs(function);
+    if (tls_at_end == NULL && (tls_at_end = PyList_New(0)) == NULL)
+        return NULL;
+    return PyList_Append(tls_at_end, function) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *
 py_call(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     if (n < 2)
         return PyErr_Format(PyExc_TypeError, "call(callback, fn, *args, **kwargs)");
     PyObject *old = swap_callback(args[0] == Py_None ? NULL : Py_NewRef(args[0]));
+    tls_depth++;
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
     Py_XDECREF(swap_callback(old));
-    return result;
+    return --tls_depth == 0 && tls_at_end != NULL ? call_at_end(result) : result;
 }
 
 static PyObject *
@@ -342,6 +375,8 @@ py_set_always_call(PyObject *module, PyObject *flag)
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))py_call, METH_FASTCALL | METH_KEYWORDS,
      "call(callback, fn, *args, **kwargs): run fn with the hook set to `callback` on this thread (None: off)"},
+    {"at_end", py_at_end, METH_O,
+     "at_end(function): call it when this thread's outermost `call` has ended; now, where there is none"},
     {"call_piece", (PyCFunction)(void (*)(void))py_call_piece, METH_FASTCALL,
      "call_piece(continuation, must_end) -> its result, or the continuation of which must_end(it) is false"},
     {"keep_locals", py_keep_locals, METH_O,

@@ -33,6 +33,7 @@ from .variables.overrides import FunctionModesOff
 from .variables.varying import add_varying
 
 builder.load_all()
+record.at_end_of_call = _eval_frame.at_end
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,6 @@ source), `load` (source -> callable); `compile` is the four in a row.  Mirrors `
 Taught in chapters 09 to 11.
 """
 
-import warnings
-
 import torch
 
 from .. import config, record
@@ -89,7 +87,7 @@ def compile(gm, example_inputs=()):
             call._boxed_call = graph.spends
             return call if graph.spends else with_eager_errors(gm, call)
         except CompilerNotFound as error:
-            _warn_no_compiler(str(error))
+            record.warn_once(f"minicompile: {error}; graphs run in the (slow) ATen interpreter meanwhile")
     count_calls(graph)
     return with_eager_errors(gm, interpreter.Interpreter(graph))
 
@@ -119,15 +117,6 @@ def count_calls(graph):
         kind = getattr(buffer.data, "kind", None)
         if kind in ("extern", "fallback"):
             record.counters["extern_calls" if kind == "extern" else "fallbacks"] += 1
-
-
-_warned = set()
-
-
-def _warn_no_compiler(message):
-    if message not in _warned:
-        _warned.add(message)
-        warnings.warn(f"minicompile: {message}; graphs run in the (slow) ATen interpreter meanwhile", stacklevel=2)
 
 
 __all__ = ["IRGraph", "Schedule", "TensorValue", "codegen", "compile", "load", "lower", "schedule"]

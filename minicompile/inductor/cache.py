@@ -12,12 +12,11 @@ import os
 import stat
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 
 import torch
 
-from .. import config
+from .. import config, record
 
 VERSION = 1  # of the generated code: raise it when code generation changes in a way that the key does not see
 _MARK = b"minicompile-sha256:"
@@ -36,11 +35,6 @@ def environment():
 
 def key_of(*parts):
     return hashlib.sha256("\0".join([environment(), *map(str, parts)]).encode()).hexdigest()[:40]
-
-
-@functools.cache
-def _warn_once(message):
-    warnings.warn(message, stacklevel=3)
 
 
 def _private(path):
@@ -65,7 +59,7 @@ def directory():
         path = Path(config.cache_dir)
         if _private(path):
             return path
-        _warn_once(f"minicompile: cache directory {path} is not private to this user (0700) or not writable; not used")
+        record.warn_once(f"minicompile: cache directory {path} is not private to you (0700) or not writable; not used")
     return _temporary()
 
 

@@ -222,6 +222,52 @@ def test_warnings_point_at_the_same_line(level):
     assert len(seen[0]) == 1
 
 
+def catches(x, k, stop, action):
+    """With another `k`, what comes behind `stop()` is compiled again, under filters of the program's own."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        stop()
+        x = x + 10 // k
+    return x, [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_what_the_compiler_warns_about_is_not_for_the_program(action):
+    """Neither where the rest meets the limit, nor a function that is compiled in there by itself."""
+    minicompile.record._warned.clear()
+    inner = minicompile.compile(lambda x, k: x * k, backend="eager")
+    compiled = minicompile.compile(catches, backend="eager")
+    x = torch.ones(2)
+    with minicompile.config.patch(recompile_limit=1), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for k in (1, 2, 5):
+            stop = minicompile.disable(lambda k=k: inner(x, k))
+            expected = catches(x, k, lambda: None, action)
+            found, line = compiled(x, k, stop, action), sys._getframe().f_lineno
+            assert torch.equal(found[0], expected[0]) and found[1] == expected[1] == []
+        with pytest.raises(ZeroDivisionError):
+            compiled(x, 0, breaking, action)
+    assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)] * 2
+    assert sorted("<lambda>" in str(w.message).split(" (")[0] for w in caught) == [False, True]
+
+
+def test_a_warning_that_is_an_error_comes_when_the_call_has_ended():
+    done = []
+
+    def f(x, k):
+        x = x + k
+        done.append(k)
+        return x
+
+    compiled = minicompile.compile(f, backend="eager")
+    with minicompile.config.patch(recompile_limit=1), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(torch.ones(2), 1)
+        with pytest.raises(UserWarning, match="compiled 1 times"):
+            compiled(torch.ones(2), 2)
+    assert done == [1, 2]
+
+
 def raises_name_error(x, k):
     a, unused, box = k, [k], (k, x * 2)  # noqa: F841
     return x + missing  # noqa: F821

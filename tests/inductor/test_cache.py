@@ -107,7 +107,7 @@ def no_compiler(monkeypatch):
 
 
 def test_without_a_compiler_the_interpreter_runs(folder, no_compiler):
-    inductor._warned.clear()
+    record._warned.clear()
     x = torch.randn(5)
     with pytest.warns(UserWarning, match="apt install g"):
         call = inductor.compile(aten_graph(lambda x: x.sin() + 1, x), (x,))

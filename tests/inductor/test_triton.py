@@ -371,7 +371,7 @@ def test_without_triton_the_aten_interpreter_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "minicompile.inductor.codegen.triton_launch", None)
     monkeypatch.delattr(sys.modules["minicompile.inductor.codegen"], "triton_launch")
     x = torch.randn(5)
-    inductor._warned.clear()
+    record._warned.clear()
     with config.patch(cpu_backend="triton"), pytest.warns(UserWarning, match="install it: `pip install triton`"):
         call = inductor.compile(aten_graph(lambda x: [x * 2], x), (x,))
     assert torch.equal(call(x)[0], x * 2)
