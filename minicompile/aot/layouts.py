@@ -45,6 +45,7 @@ LAYOUTS = {
     aten.addr.default: lambda x, a, b: elementwise(x, torch.outer(a, b)),
     aten.angle.default: lambda x: torch.contiguous_format if x.is_complex() else torch.preserve_format,
     aten.binary_cross_entropy.default: elementwise,
+    aten.channel_shuffle.default: like_input,
     aten.copysign.Tensor: elementwise,
     aten.div.Tensor_mode: elementwise,
     aten.floor_divide.default: elementwise,

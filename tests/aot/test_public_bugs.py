@@ -49,10 +49,11 @@ def test_198364_strides_are_those_of_the_kernels(backend):
         more = torch.special.xlog1py(x, y), torch.addr(x, y[:, 0], y[0], beta=0.0), z.angle(), torch.copysign(x, -1.0)
         padded = F.pad(image, (1, 1, 1, 1), "reflect"), F.pad(image, (1, 1, 1, 1), "replicate")
         others = image.roll(1, 2), image.roll((1, 2), (2, 3)), F.logsigmoid(image), F.rrelu(image), x.roll(1, 0)
-        return *elementwise, *more, *padded, *others, F.binary_cross_entropy(x, y - 1, reduction="none")
+        shuffled = F.channel_shuffle(image, 2), F.channel_shuffle(image.mT, 2)
+        return *elementwise, *more, *padded, *others, *shuffled, F.binary_cross_entropy(x, y - 1, reduction="none")
 
     x, y, z = torch.rand(6, 5).mT, torch.rand(5, 6) + 1, torch.complex(torch.rand(3, 2), torch.rand(3, 2)).t()
-    image = torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    image = torch.randn(2, 6, 4, 4).contiguous(memory_format=torch.channels_last)
     compiled = minicompile.compile(function, backend=backend, fullgraph=True)
     for want, got in zip(function(x, y, image, z), compiled(x, y, image, z), strict=True):
         assert want.stride() == got.stride()
