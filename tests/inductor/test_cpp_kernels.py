@@ -4,6 +4,7 @@ elements.
 
 import functools
 import math
+import re
 
 import pytest
 import torch
@@ -27,6 +28,16 @@ def test_long_sums_are_as_exact_as_eagers(length):
     for x, add in ((rows, lambda x: x.sum(1)), (rows.T.contiguous(), lambda x: x.sum(0))):
         (ours,) = compiled(add, x)(x)
         assert (ours - add(x.double())).abs().mean() <= (add(x) - add(x.double())).abs().mean()
+
+
+@pytest.mark.parametrize("rows", [65, 127, 128, 200, 4099])
+def test_no_more_parts_of_the_rows_than_blocks(rows):
+    """Each part has a set of totals, which has to be worth its sums."""
+    x = torch.rand(rows, 1100, generator=torch.Generator().manual_seed(rows))
+    call = compiled(lambda x: (x * 2).sum(0), x)
+    parts = [int(n) for n in re.findall(r"_part\[(\d+)\]\[", call.source.kernels.removeprefix(call.source.prelude))]
+    assert parts == ([] if rows < 128 else [min(32, -(-rows // 64))])
+    torch.testing.assert_close(call(x)[0], (x.double() * 2).sum(0).float(), rtol=1e-6, atol=0)
 
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool]

@@ -42,3 +42,25 @@ def test_dropout_draws_as_eager_does():
     x = torch.randn(64, 100)
     compiled = minicompile.compile(dropout)
     assert all(map(torch.equal, outcome(lambda: compiled(x), 1, 3), outcome(lambda: dropout(x), 1, 3)))
+
+
+def test_draws_wait_for_no_value_whose_layout_alone_they_need():
+    """What the tensor beside them holds is computed in one kernel with what is done with them."""
+
+    def noise(x):
+        y = x.exp()
+        drawn = torch.randn_like(y), torch.rand_like(y.mT, dtype=torch.float64).mT, torch.randint_like(y, 3, 9)
+        names = "normal_ uniform_ random_ exponential_ log_normal_ cauchy_"
+        filled = [getattr(torch.empty_like(y), name)() for name in names.split()]
+        return (y * sum([*drawn, *filled, torch.empty_like(y).geometric_(0.3)]), *drawn)
+
+    image = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    for x in (torch.randn(4, 5), torch.randn(30, 40).t(), image):
+        minicompile.reset()
+        compiled = minicompile.compile(noise, fullgraph=True)
+        (ours, *after), (eager, *wanted) = (outcome(lambda f=f: f(x), 1, 3) for f in (compiled, noise))  # noqa: B023
+        assert all(map(torch.equal, after, wanted))
+        for mine, its in zip(ours, eager, strict=True):
+            assert mine.stride() == its.stride()
+            torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-4)  # exp of float32
+        assert (minicompile.stats()["kernels"], minicompile.stats()["fallbacks"]) == (1, 0)

@@ -34,7 +34,8 @@ class ColumnReductions:
         one_pass = max(self.level.values()) <= 0  # then the rows can be shared out, and the columns lie together
         self.tile_size = min(width, WIDE if one_pass else COLUMNS if trips * (width // COLUMNS) >= 8 else 64)
         tiles = GROWN if self.grows(x.size) else -(-width // self.tile_size)
-        split = self.few_rows(trips * tiles)
+        rows = ir.product(self.likely(v.size) for v in self.inner)
+        split = self.few_rows(trips * tiles) and rows >= 2 * ROWS
         tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, tiles)
         whole = self.tile_size >= COLUMNS and is_multiple(x.size, self.tile_size)  # the compiler knows its steps then
         column = Loop(x, f"{x}_tile", f"{x}_tile + {self.tile_size}" if whole else f"{x}_end")
@@ -149,7 +150,8 @@ class ColumnReductions:
 
     def split_rows(self, reductions, totals, first, fill, rows, columns, at):
         """Threads share the rows: a set of partial totals for each chunk."""
-        chunks = max(1, min(CHUNKS, first.var.size)) if isinstance(first.var.size, int) else CHUNKS
+        count = ir.product(v.size for v in self.inner)  # a chunk has to be worth its set of totals
+        chunks = min(CHUNKS, first.var.size, -(-count // ROWS)) if isinstance(count, int) else CHUNKS
         parts = {n.name: f"{totals[n.name]}_part" for n in reductions}
         for node in reductions:
             self.line(f"{total_type(node)} {parts[node.name]}[{chunks}][{self.tile_size}];")

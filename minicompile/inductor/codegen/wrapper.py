@@ -185,6 +185,7 @@ class Raw(str):
 BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 BINDINGS["aten._assert_scalar.default"] = "check"
 BINDINGS["aten.bernoulli.p"] = "bernoulli"
+BINDINGS["aten.empty_strided.default"] = "empty"
 BINDINGS["minicompile.seeds.default"] = "seeds"
 
 

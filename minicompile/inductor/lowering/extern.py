@@ -4,6 +4,8 @@ Goes in: an operator's arguments.  Comes out: a `TensorValue` that reads the cal
 Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir.py`.  Taught in chapter 13.
 """
 
+import operator
+
 import torch
 
 from ... import philox  # noqa: F401 (its operators)
@@ -33,13 +35,20 @@ for name in EXTERN.split():
         LOWERINGS[getattr(aten, name)] = call
 
 
-@register_lowering(aten.bernoulli.p)
-def bernoulli(x, p=0.5, generator=None):
-    """A random mask, by eager's own generator and in eager's order.  Only the size and strides of x matter."""
+# Draws that read nothing of their first argument but its size and strides.
+DRAWS = """
+    bernoulli.p rand_like randn_like randint_like
+    normal_functional uniform exponential cauchy geometric log_normal random
+"""
+
+
+@register_lowering(*(operator.attrgetter(name)(aten) for name in DRAWS.split()))
+def draw(x, *args, **kwargs):
+    """By eager's own generator and in eager's order.  Only the size and strides of x matter, which it need not have."""
     like = layout_of(fake())
     kind = {"dtype": like.dtype, "device": like.device}
     memory = current().extern(aten.empty_strided.default, (like.size, like.stride), kind, "extern")
-    return current().extern(aten.bernoulli.p, (memory, p), {"generator": generator}, "extern")
+    return current().extern(current().node.target, (memory, *args), kwargs, "extern")
 
 
 @register_lowering(torch.ops.minicompile.seed)
