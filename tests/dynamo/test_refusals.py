@@ -26,6 +26,7 @@ MAKERS = """
 Point(n) ; Tagged(n) ; Frozen(n) ; Perm.READ ; Row(n, 1) ; Table({1: 2}) ; Couple(n, 1) ; Word(n) ; Number(n) ; Money(n)
 Chain(n) ; Sealed(n) ; Box(n) ; Box ; 5 ; 'text' ; [1, 2] ; {'k': 1} ; {1, 2} ; None ; iter([1]) ; range(n) ; slice(n)
 collections.deque([1]) ; functools.partial(int, 1) ; types.SimpleNamespace(value=n) ; torch.Size([n, 1]) ; object()
+str.upper ; 'a'.__add__ ; len ; {}.keys() ; [].append
 """
 EXPRESSIONS = """
 i + n ; n + i ; i + i ; 'a' + i ; i - n ; i * 2 ; 2 * i ; 'ab' * i ; i * i ; i ** 2 ; i @ i ; i | i ; divmod(n, i)
@@ -34,6 +35,8 @@ len(i) ; list(reversed(i)) ; list(i)[:2] ; next(i) ; i[0] ; i['k'] ; i[:1] ; [1,
 range(3)[i] ; collections.deque([1])[i] ; n in i ; i(n) ; vars(i) ; [*i][:2] ; len([n, *i]) ; max(*i, n) ; dict(**i)
 {**i} ; ''.join(i) ; functools.reduce(operator.add, i) ; functools.partial(i, 1) and 1 ; isinstance(n, i) ; dict(i)
 {1, i} & {i} ; [].index(i) ; {}[i] ; setattr(i, 'fresh', n) ; delattr(i, 'stale') ; operator.setitem(i, 0, n) ; sum(i)
+type(i)() ; type(i)(n) ; len([object.__new__(type(i))]) ; list.__new__(type(i), n) ; object.__new__(i)
+types.MappingProxyType(i) ; types.MethodType(i, n) ; types.MethodType(len, i) ; types.SimpleNamespace(i) ; type(i).__name__
 """
 
 

@@ -169,7 +169,15 @@ def match_class(subject, cls, count, names):
 
 # --- types.SimpleNamespace ------------------------------------------------------------------------------
 def namespace_init(self, /, *values, **more):
-    self.__dict__.update(*values, **more)
+    if values and sys.version_info < (3, 13):
+        raise TypeError("no positional arguments expected")
+    if len(values) > 1:
+        raise TypeError(f"{type(self).__name__} expected at most 1 argument, got {len(values)}")
+    for mapping in map(dict, values):
+        if not all(isinstance(key, str) for key in mapping):
+            raise TypeError("keywords must be strings")
+        self.__dict__.update(mapping)
+    self.__dict__.update(more)
 
 
 def namespace_eq(self, other, /):

@@ -179,6 +179,9 @@ class UserDefinedClassVariable(ValueVariable):
         constant = id(self.value) in CONSTANT_CLASSES or issubclass(self.value, FOLDED_CLASSES)
         if constant and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)
+        if self.value.__flags__ & DISALLOW_INSTANTIATION:
+            with as_observed(tx):
+                self.value()  # complains
         new = class_lookup(tx, self.value, "__new__")
         instance = descriptor_get(tx, new, None).call_function(tx, [self, *args], kwargs).realize()
         cls = instance.python_type()
@@ -219,8 +222,24 @@ class NewVariable(ValueVariable):
     def call_function(self, tx, args, kwargs):
         if not args:
             tx.raise_observed(TypeError, f"{self.value.__self__.__name__}.__new__(): not enough arguments")
-        cls = args[0].as_python_constant()
-        return new_object(tx, self.value.__self__, cls, list(args[1:]), kwargs)
+        cls, base = args[0].realize(), self.value.__self__
+        if not issubclass(cls.python_type(), type):
+            message = f"{base.__name__}.__new__(X): X is not a type object ({type_name(cls.python_type())})"
+            tx.raise_observed(TypeError, message)
+        cls = cls.as_python_constant()
+        if not issubclass(cls, base) or new_in_c(cls) is not self.value:
+            with as_observed(tx):
+                self.value(cls)  # complains, or it is the same under another name
+        return new_object(tx, base, cls, list(args[1:]), kwargs)
+
+
+def new_in_c(cls):
+    """The `__new__` of the class, or of the first base that has one in C; None where that makes no objects."""
+    while not is_new(vars(cls).get("__new__")):
+        if cls.__flags__ & DISALLOW_INSTANTIATION:
+            return None
+        cls = cls.__base__
+    return vars(cls)["__new__"]
 
 
 def is_new(value):
@@ -266,7 +285,7 @@ def new_plain_object(tx, cls, args, kwargs):
     return instance
 
 
-IS_ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
+IS_ABSTRACT, DISALLOW_INSTANTIATION = 1 << 20, 1 << 7  # CPython's Py_TPFLAGS
 
 
 # --- super ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import types
 import torch
 
 from .. import polyfills
-from .base import as_observed, unsupported
+from .base import as_observed, stand_in, unsupported
 from .composed_iterators import (
     CallableIterator,
     CombinatorialIterator,
@@ -23,7 +23,7 @@ from .composed_iterators import (
 )
 from .constant import FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .containers import DequeVariable, ListVariable
-from .descriptors import class_lookup
+from .descriptors import class_lookup, type_lookup
 from .dict_views import MappingProxyVariable
 from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
@@ -328,6 +328,22 @@ def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
     return ListVariable(items)
 
 
+def mapping_proxy(tx, mapping):
+    cls = mapping.realize().python_type()
+    if type_lookup(cls, "__getitem__") is None or issubclass(cls, (list, tuple, collections.deque)):
+        with as_observed(tx):
+            types.MappingProxyType(stand_in(cls))  # complains
+    return MappingProxyVariable(mapping.realize())
+
+
+def bound_method(tx, function, instance):
+    function, instance = function.realize(), instance.realize()
+    is_callable = type_lookup(function.python_type(), "__call__") is not None
+    with as_observed(tx):
+        types.MethodType(len if is_callable else 0, None if is_none(instance) else 0)  # may complain
+    return BoundMethodVariable(function, instance)
+
+
 # --- in a line each -------------------------------------------------------------------------------------
 def dict_maker(cls):
     return lambda tx, /, *args, **kwargs: fill_dict(tx, DictVariable(cls=cls), args, kwargs)
@@ -340,8 +356,8 @@ HANDLERS |= {
     collections.defaultdict: lambda tx, factory=NONE, /, *args, **kwargs: fill_dict(
         tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs
     ),
-    types.MappingProxyType: lambda tx, mapping: MappingProxyVariable(mapping.realize()),
-    types.MethodType: lambda tx, function, instance: BoundMethodVariable(function.realize(), instance.realize()),
+    types.MappingProxyType: mapping_proxy,
+    types.MethodType: bound_method,
     set: lambda tx, iterable=EMPTY, /: set_of(tx, iterable, set),
     bool: lambda tx, value=FALSE, /: boolean(tx.truth(value)),
     any: lambda tx, iterable: boolean(_some(tx, iterable, True)),

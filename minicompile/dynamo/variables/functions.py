@@ -11,6 +11,7 @@ import types
 from ..builder import wraps
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, unsupported
+from .descriptors import type_lookup
 from .instance_dict import InstanceDictVariable
 
 
@@ -311,11 +312,14 @@ class BoundMethodVariable(VariableTracker):
 class BuiltinMethodVariable(VariableTracker):
     """`value.name` of a value whose methods are C code: `items.append`, `x.relu`."""
 
-    cls = types.BuiltinMethodType
-
     def __init__(self, instance, name, source=None):
         super().__init__(source)
         self.instance, self.name = instance, name
+
+    def python_type(self):
+        found = type_lookup(self.instance.python_type(), self.name)
+        is_slot = found is not None and isinstance(found.attribute, types.WrapperDescriptorType)
+        return types.MethodWrapperType if is_slot else types.BuiltinMethodType
 
     def is_immutable(self):
         return self.source is None
