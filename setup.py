@@ -50,7 +50,10 @@ setup(
         Extension(
             "minicompile.dynamo._eval_frame",
             ["minicompile/dynamo/_eval_frame.c"],
-            depends=["minicompile/dynamo/_cpython_frames.h", "minicompile/dynamo/_frame_cache.h"],
+            depends=[
+                f"minicompile/dynamo/{header}.h"
+                for header in ("_cpython_frames", "_frame_cache", "_suspended_generators")
+            ],
             extra_compile_args=[*COMMON, "-std=c11"],
         ),
         reads_tensors("_guards", "dynamo", ["_conditions", "_plain_reads", "_torch_state"]),

@@ -22,6 +22,7 @@
  *
  * Mirrors torch/csrc/dynamo/eval_frame.c.  Taught in chapter 01. */
 #include "_frame_cache.h"
+#include "_suspended_generators.h"
 
 /* ---- state ------------------------------------------------------------------------------------------------- */
 static _Thread_local PyObject *tls_callback; /* strong reference; NULL = off */
@@ -389,6 +390,11 @@ static PyMethodDef methods[] = {
     {"invalidate", py_invalidate, METH_VARARGS, "invalidate(code, guard) -> bool: remove the entry of this guard"},
     {"set_always_call", py_set_always_call, METH_O,
      "set_always_call(flag): run every replacement by call, never by morph (tests of the fallback use it)"},
+    {"generator_state", py_generator_state, METH_O,
+     "generator_state(generator) -> ((offset, which values are bound), code, globals, *values); () at its end, or None"},
+    {"move_generator", py_move_generator, METH_VARARGS,
+     "move_generator(generator, (offset, which values are bound), values)"},
+    {"end_generator", py_end_generator, METH_O, "end_generator(generator)"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {

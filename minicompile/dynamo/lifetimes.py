@@ -64,7 +64,7 @@ def refuse_drop(value, name, following=None):
 
 
 def refuse_drop_of(tracker):
-    if is_existing(tracker):
+    if is_existing(tracker) and not getattr(same(tracker), "finished", False):  # a generator with nothing left to do
         refuse_drop(tracker.value, tracker.source.name)
 
 

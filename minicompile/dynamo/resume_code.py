@@ -15,6 +15,7 @@ from .code_table import CodeTable
 from .opcodes import UNBOUND
 from .symbolic_convert import instructions_of
 from .variables.base import unsupported
+from .variables.generators import refuse_handling
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
 
@@ -137,7 +138,13 @@ def _prologue(original, bound, inner):
     for k, is_bound in enumerate(bound):
         opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
         prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
+    if original.co_flags & CO_GENERATOR:  # which the program looks into, and which holds what it has
+        prologue += stack_taken(bound)
     return prologue
+
+
+def stack_taken(bound):
+    return [Instruction("DELETE_FAST", None, f"__stack_{k}") for k, is_bound in enumerate(bound) if is_bound]
 
 
 def last_loads(names):
@@ -177,8 +184,7 @@ def piece_code(original, bound, local_names, calls, instructions):
     inner = cells_made_inside(instructions_of(original)[0])
     line = instructions[0].line
     called = (PIECE,) if calls else ()
-    taken = [Instruction("DELETE_FAST", None, f"__stack_{k}") for k, is_bound in enumerate(bound) if is_bound]
-    start = _placed_at(_prologue(original, bound, inner) + taken, line)  # `locals()` shows only the program's
+    start = _placed_at(_prologue(original, bound, inner) + stack_taken(bound), line)  # for `locals()`
     kept = reachable(start + with_errors_of_own_cells(instructions, original))
     return _assemble_piece(original, kept, bound, local_names, called, inner, line)[0]
 
@@ -220,8 +226,7 @@ def emit_suspended_generator(codegen, frame, started, names):
 
     It is made by a resume function of the generator's code, which yields at once when it is not a new one.
     """
-    if frame.handling:
-        unsupported("value across a break", "a generator stands in an exception handler at the break")
+    refuse_handling(frame)
     local_names = tuple(frame.locals)
     code, _ = resume_code(frame.code, frame.pointer, (True,) * len(frame.stack), local_names)
     codegen.push_function(make_suspended_generator)

@@ -9,7 +9,7 @@ THEIRS = against_torch.recorded()
 # Functions in which ours has more graphs or breaks, or another result, for now.
 CANNOT_YET = set(
     """
-    generator_around_break
+
     """.split()
 )
 

@@ -7,22 +7,30 @@ Mirrors `torch/_dynamo/variables/functions.py` (LocalGeneratorObjectVariable).  
 import sys
 import types
 
+from .. import _eval_frame
+from ..builder import wraps
+from ..source import AttrSource, CallSource, FunctionSource, ItemSource
 from .base import ObservedException, VariableTracker, type_name, unsupported
+from .functions import NestedFunctionVariable
+from .objects import wrap_object
 
 
 class GeneratorVariable(VariableTracker):
-    """frame: the callee's translator, not started, suspended at a yield, or finished."""
+    """frame: the callee's translator, not started, suspended at a yield, or finished; None of one that was found so."""
 
     cls = types.GeneratorType
     has_identity = True
 
-    def __init__(self, frame):
-        super().__init__()
+    def __init__(self, frame, source=None):
+        super().__init__(source)
         self.frame = frame
-        frame.run_prologue()
-        frame.output.generators.append(self)
-        self.names = names_of(frame.function, frame.side_effects)
-        self.started = self.finished = self.running = False
+        self.finished, self.running = frame is None, False
+        self.started = self.finished or frame.started  # an existing one may be under way
+        if not self.started:
+            frame.run_prologue()
+        if source is None:
+            frame.output.generators.append(self)
+            self.names = names_of(frame.function, frame.side_effects)
 
     def var_getattr(self, tx, name):
         if not hasattr(types.GeneratorType, name):
@@ -57,6 +65,7 @@ class GeneratorVariable(VariableTracker):
         """thrown: the arguments of `throw`."""
         frame = self.frame
         self.check_not_running(tx)
+        tx.side_effects.mutated(self)
         frame.parent, frame.depth = tx, tx.depth + 1
         self.started, self.running, frame.yielded = True, True, None
         try:
@@ -120,19 +129,24 @@ class GeneratorVariable(VariableTracker):
 
     # --- methods ------------------------------------------------------------------------------------
 
+    def end_at_once(self, tx):
+        if not self.finished:
+            tx.side_effects.mutated(self)
+            self.finished = True
+
     def method_send(self, tx, value):
         return self.send(tx, value.realize())
 
     def method_throw(self, tx, kind, *rest):
         thrown = [kind.realize(), *rest]
         if self.finished or not self.started:
-            self.finished = True
+            self.end_at_once(tx)
             raise exception_thrown(tx, *thrown)
         return self.resume(tx, thrown)
 
     def method_close(self, tx):
         if self.finished or not self.started:
-            self.finished = True
+            self.end_at_once(tx)
             return tx.build(None)
         exit_ = tx.build(GeneratorExit).call_function(tx, [], {}).realize()
         try:
@@ -153,8 +167,30 @@ class GeneratorVariable(VariableTracker):
             return codegen.call_function(0)
         emit_suspended_generator(codegen, self.frame, self.started, self.names)
 
+    # --- one that a graph break left behind ---------------------------------------------------------
+    def slots(self):
+        """What its frame holds, as CPython lays it out; None where nothing is."""
+        frame, code = self.frame, self.frame.code
+        return [*map(frame.locals.get, code.co_varnames), *map(frame.cells.get, code.co_freevars), *frame.stack]
+
+    def children(self):
+        return () if self.source is None or self.finished else [value for value in self.slots() if value is not None]
+
+    def replay(self, codegen):
+        """Move the real one to where the translator of its frame stands."""
+        codegen.push_function(_eval_frame.end_generator if self.finished else _eval_frame.move_generator)
+        codegen(self)
+        if not self.finished:
+            refuse_handling(self.frame)
+            codegen.load_const(place_of(self.frame, self.slots()))
+            for value in self.slots():
+                codegen.load_const(None) if value is None else codegen(value)
+            codegen.build_tuple(len(self.slots()))
+        codegen.call_function(1 if self.finished else 3)
+        codegen.pop_top()
+
     def __repr__(self):
-        return f"GeneratorVariable({self.frame.code.co_qualname})"
+        return f"GeneratorVariable({self.frame and self.frame.code.co_qualname})"
 
 
 def exception_thrown(tx, kind, value=None, traceback=None):
@@ -204,3 +240,56 @@ def exhausted_generator():
     for _ in generator:
         pass
     return generator
+
+
+# --- existing generators ----------------------------------------------------------------------------------
+def refuse_handling(frame):
+    if frame.handling:
+        unsupported("value across a break", "a generator stands in an exception handler at the break")
+
+
+def place_of(frame, slots):
+    """As `_eval_frame.generator_state` tells it."""
+    return frame.instructions[frame.pointer].offset, bytes(value is not None for value in slots)
+
+
+@wraps(types.GeneratorType)
+def wrap_generator(output, value, source):
+    """What a break left behind goes on behind it; any other one, or in a loop, is at another place at each call."""
+    from ..resume_code import is_resume_code, resumes_in_loop
+
+    state, code = _eval_frame.generator_state(value), value.gi_code
+    goes_on = is_resume_code(output.code) and is_resume_code(code) and not resumes_in_loop(output.code)
+    if source is None or state is None or not goes_on or code.co_cellvars:
+        return wrap_object(output, value, source)
+    output.guard("type", source, types.GeneratorType)
+    return GeneratorVariable(suspended_frame(output, state, CallSource(source, _eval_frame.generator_state)), source)
+
+
+def suspended_frame(output, state, source):
+    """The translator of a generator's frame that stands where the real one stands; None at its end.
+
+    source: of its state.
+    """
+    from ..symbolic_convert import InliningInstructionTranslator
+
+    if not state:
+        return output.guard("equals", source, state)
+    (offset, bound), code, globals_dict, *values = state
+    output.guard("equals", ItemSource(source, 0), state[0])
+    output.guard("is", ItemSource(source, 1), code)
+    tx = output.current_translator
+    own = globals_dict is output.function.__globals__
+    namespace = AttrSource(FunctionSource(), "__globals__") if own else tx.globals_source_of(globals_dict)
+    output.guards.add_alias((namespace, ItemSource(source, 2)), same=True, user_location=output.user_location)
+    slots = [output.lazy(value, ItemSource(source, 3 + k)) if bound[k] else None for k, value in enumerate(values)]
+    count, free = len(code.co_varnames), len(code.co_varnames) + len(code.co_freevars)
+    cells = [cell.realize() for cell in slots[count:free]]
+    function = NestedFunctionVariable(code, globals_dict, None if own else namespace, (), {}, cells)
+    arguments = {name: value for name, value in zip(code.co_varnames, slots) if value is not None}
+    frame = InliningInstructionTranslator(tx, function, arguments)
+    place = next(k for k, instruction in enumerate(frame.instructions) if instruction.offset == offset)
+    if frame.instructions[place].opname == "RESUME":  # behind a `yield`
+        frame.started, frame.pointer, frame.stack = True, place, slots[free:]
+        frame.current = frame.instructions[place - 1]
+    return frame
