@@ -31,6 +31,12 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         )
     if not callable(model):
         raise TypeError(f"compile() takes a callable or an nn.Module, not {type(model).__name__}")
+    compile_options = options_for(fullgraph, dynamic, backend, mode, options)
+    return model if disable else with_hook(model, compile_options)
+
+
+def options_for(fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None):
+    """The CompileOptions that these arguments of `compile` mean."""
     if mode is not None and options is not None:
         raise ValueError("give either mode or options, not both")
     options = options or backends.options_of(mode)
@@ -38,14 +44,14 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     chosen = distributed.BucketBackend(backends.lookup_backend(backend))
     with config.patch(**options):
         pass  # raises for an option that does not exist
-    if disable:
-        return model
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
-    settings = tuple(sorted(options.items()))
-    compile_options = eval_frame.CompileOptions(chosen, name, fullgraph, dynamic, settings)
-    if isinstance(model, torch.nn.Module):
-        return OptimizedModule(model, compile_options)
-    return optimize_function(model, compile_options)
+    return eval_frame.CompileOptions(chosen, name, fullgraph, dynamic, tuple(sorted(options.items())))
+
+
+def with_hook(model, compile_options):
+    """A function that runs compiled, or an OptimizedModule."""
+    wrap = OptimizedModule if isinstance(model, torch.nn.Module) else optimize_function
+    return wrap(model, compile_options)
 
 
 def optimize_function(function, compile_options):

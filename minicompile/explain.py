@@ -11,7 +11,7 @@ import textwrap
 import time
 
 from . import record
-from .compiler import compile
+from .compiler import options_for, with_hook
 from .dynamo.eval_frame import frame_states
 
 
@@ -104,11 +104,17 @@ def recompile_history():
 
 
 def explain(fn, **options):
-    """`explain(fn)(*args)` compiles and runs `fn` once and returns an Explanation.  options: those of `compile`."""
+    """`explain(fn)(*args)` compiles and runs `fn` once and returns an Explanation.  options: those of `compile`.
+
+    What was compiled before is compiled anew, to be told; later calls of `fn` still find it.
+    """
+    compile_options = options_for(**options)
+    fn = getattr(fn, "_orig_mod", getattr(fn, "_torchdynamo_orig_callable", fn))  # of what is compiled already
 
     def explained(*args, **kwargs):
         start, before = time.perf_counter(), record.stats()
-        result = compile(fn, **options)(*args, **kwargs)
+        anew = dataclasses.replace(compile_options, explained=object())
+        result = with_hook(fn, anew)(*args, **kwargs)
         after = record.stats()
         counts = {name: after[name] - before[name] for name in after if isinstance(after[name], int)}
         return Explanation(result, record.since(start), counts, recompile_history())

@@ -204,6 +204,23 @@ def test_explain_tells_breaks_guards_and_stages():
     assert explanation.seconds_by_stage()["capture"] > 0
 
 
+@pytest.mark.parametrize("make", [lambda: lambda x: x * 2 + 1, lambda: torch.nn.Linear(2, 2)])
+def test_explain_tells_what_was_compiled_before(make):
+    fn, counter, x = make(), minicompile.testing.CompileCounter(), torch.ones(3, 2)
+    compiled = minicompile.compile(fn, backend=counter)
+    compiled(x)
+    for told in (fn, compiled, fn):  # what is compiled already, too
+        explanation = minicompile.explain(told, backend=counter)(x)
+        assert explanation.stats["graphs"] == 1 and explanation.stats["recompiles"] == 0
+        assert len(explanation.compilations) == 1 and torch.equal(explanation.result, fn(x))
+    assert counter.graphs == 4
+    wider = minicompile.explain(compiled, backend=counter)(torch.ones(4, 2))  # a second size is a recompile
+    assert wider.stats["recompiles"] == 1 and "shape[0]: was 3, is 4" in repr(wider)
+    compiled(x)
+    compiled(torch.ones(5, 2))  # calls find what was compiled for explain
+    assert counter.graphs == 5
+
+
 def test_torch_compile_takes_our_backend_and_ours_any_callable():
     x = torch.randn(3, 3)
     assert torch.allclose(torch.compile(double, backend="minicompile")(x), double(x))

@@ -46,6 +46,12 @@ class CompileOptions:
     dynamic: bool | None = None
     settings: tuple = ()  # (name, value) of config, while the backend compiles
     watch: object = None  # watch(translator, instruction) before each captured instruction; with None after it
+    explained: object = None  # a mark: this call compiles everything anew, also what the cache has
+
+    @property
+    def shared(self):
+        """The options under which later calls look for what was compiled."""
+        return self if self.explained is None else dataclasses.replace(self, explained=None)
 
 
 @dataclasses.dataclass
@@ -107,11 +113,15 @@ def convert_frame(options, code, function, arguments):
         return None
     with _lock:
         state = frame_states.get(code) or frame_states.set(code, FrameState())
-        known = [check for known_options, check in state.compiled if known_options == options]
-        why = recompile_reason(known, function, arguments)
+        known = [check for known_options, check in state.compiled if known_options == options.shared]
+        fitting = next((check for check in known if check(function, *arguments)), None)
+        if fitting is not None and options.explained is None:  # another thread compiled it while this one waited
+            entries = _eval_frame.entries(code)
+            return next(((new_code, check) for check, new_code in entries if check is fitting), None)
+        why = recompile_reason(known, function, arguments) if fitting is None else None
         if known and resumes_in_loop(code):
             add_varying(state.varying, known[-1].guards.failures(function, arguments))
-        if len(known) >= config.recompile_limit:
+        if len(known) >= config.recompile_limit and fitting is None:
             warn_limit(code, why)
             return AS_IT_IS
         with record.compilation(code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}") as entry:
@@ -120,7 +130,10 @@ def convert_frame(options, code, function, arguments):
                 state.history.append(reason)
                 record.counters["recompiles"] += 1
                 record.log("recompiles", "%s recompiles: %s", code.co_qualname, reason)
-            return compile_frame(options, code, function, arguments, state, entry)
+            compiled = compile_frame(options, code, function, arguments, state, entry)
+            if compiled is not None and fitting is None:
+                state.compiled.append((options.shared, compiled[1]))
+            return compiled
 
 
 REPLACEABLE = {"_", "breakpoint", "copyright", "credits", "exit", "help", "input", "license", "open", "print", "quit"}
@@ -220,7 +233,6 @@ def compile_frame(options, code, function, arguments, state, entry):
     guard = capture.guards.build(code)
     check = guard.check
     check.guards = guard
-    state.compiled.append((options, check))
     if capture.break_error is not None:
         note_break(entry, capture.break_error)
     record.log("guards", "%s\n%s", code.co_qualname, capture.guards)

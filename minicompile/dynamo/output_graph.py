@@ -80,7 +80,7 @@ class OutputGraph:
         self.break_at = None  # the RestartAnalysis of the attempt before
         self.nested = []  # the NestedGraphs under construction, outermost first
         dynamic = False if function_modes.may_watch() else compile_options.dynamic
-        self.sizes = SymbolicSizes(dynamic, state.sizes[compile_options], state.varying)
+        self.sizes = SymbolicSizes(dynamic, state.sizes[compile_options.shared], state.varying)
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()

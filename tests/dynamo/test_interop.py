@@ -299,6 +299,23 @@ def test_threads_compile_and_call_at_once():
         assert torch.equal(found, single)
 
 
+def test_threads_that_want_the_same_graph_compile_it_once():
+    compiled, counter = compiled_with_counter(lambda x: x.sin() + 1)
+    start, results = threading.Barrier(8), []
+
+    def work():
+        start.wait()
+        results.append(compiled(torch.zeros(3)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [result.tolist() for result in results] == [[1.0] * 3] * 8
+    assert counter.graphs == 1
+
+
 def test_a_thread_without_a_compiled_call_is_not_captured():
     outside = []
     inside, leave = threading.Event(), threading.Event()

@@ -224,6 +224,23 @@ def test_an_assert_behind_a_write_breaks():
             assert not differences(expected, found)
 
 
+@pytest.mark.graph_errors
+def test_a_function_of_torch_that_asks_a_tensor_is_followed():
+    """`F.gaussian_nll_loss` raises where a variance is negative: it is no node, but its Python is captured."""
+
+    def program(x, target, variance):
+        return torch.nn.functional.gaussian_nll_loss(x * 2, target, variance) + 1
+
+    counter = CompileCounter()
+    compiled = minicompile.compile(program, backend=counter, fullgraph=True)
+    x, target = torch.randn(4), torch.randn(4)
+    for variance in (torch.rand(4), torch.zeros(4), -torch.ones(4)):
+        graphs = counter.graphs
+        expected, found = (outcome(f, x, target, variance) for f in (program, compiled))
+        assert not differences(expected, found)
+    assert graphs == 1 and expected[0] is ValueError
+
+
 # --- guards ----------------------------------------------------------------------------------------------
 def test_guards_are_about_inputs_only():
     def program(x, n):

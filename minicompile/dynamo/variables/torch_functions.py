@@ -13,13 +13,16 @@ import types
 
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import DataDependentOutputException
 
+from ...errors import Unsupported
 from ..builder import guarded, wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
 from . import data_numbers, numpy_arrays, overrides
 from .base import ValueVariable, unsupported
 from .constant import TRUE
+from .functions import UserFunctionVariable
 from .overrides import dispatch, is_overridden
 from .tensor import TensorVariable, graph_call, tensors_among
 
@@ -78,7 +81,14 @@ class TorchFunctionVariable(ValueVariable):
             unsupported("torch call left to eager", f"{self.name} {BREAKING[self.value]}")
         if "out" in kwargs:
             return call_with_out(tx, self.value, args, kwargs)
-        return graph_call(tx, self.value, args, kwargs)
+        try:
+            return graph_call(tx, self.value, args, kwargs)
+        except Unsupported as error:
+            asks = isinstance(error.__context__, DataDependentOutputException)
+            if not asks or not isinstance(self.value, types.FunctionType):
+                raise
+        # Its Python asks for a number: it is followed like the user's own, to the place that asks.
+        return UserFunctionVariable(self.value, self.source).call_function(tx, args, kwargs)
 
     def var_getattr(self, tx, name):
         return tx.constant_getattr(self, name)
