@@ -27,7 +27,7 @@ from .guard_reports import recompile_reason
 from .guards import GuardSet, frame_arguments
 from .output_graph import OutputGraph
 from .resume_code import resumes_in_loop
-from .skip_files import TORCH_FOLDER, concerns_tensors, never_capture
+from .skip_files import TORCH_FOLDER, concerns_tensors, is_generated_for_skipped, never_capture
 from .symbolic_convert import InstructionTranslator, RestartAnalysis, instructions_of
 from .variables.overrides import FunctionModesOff
 from .variables.varying import add_varying
@@ -103,7 +103,7 @@ def convert_frame(options, code, function, arguments):
         return None
     if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(TORCH_FOLDER):
         return call_with_hook_off(code), lambda *frame: True
-    if never_capture(code) or is_our_graph(arguments):
+    if never_capture(code) or is_generated_for_skipped(code, function) or is_our_graph(arguments):
         return False
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return None  # another compiler is tracing us, or a dispatch mode is to see the operations one by one

@@ -36,6 +36,17 @@ CAPTURED_FOLDERS = (
 DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
 
 
+def is_skipped(path):
+    if path.startswith(SKIPPED_LIBRARIES):
+        return not path.startswith(CAPTURED_FOLDERS[:3])
+    return path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS)
+
+
+def is_generated_for_skipped(code, function):
+    """Code without a file, as the `__init__` of a dataclass, belongs to the module that has its globals."""
+    return code.co_filename == "<string>" and is_skipped(str(function.__globals__.get("__file__")))
+
+
 def never_capture(code):
     """A frame of the compiler, of torch or of the standard library, or one that keeps something in its own frame."""
     path = code.co_filename
@@ -43,9 +54,7 @@ def never_capture(code):
         return True
     if code.co_name == "__torch_dispatch__":  # runs below autograd, where a graph would be another one
         return True
-    if path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS):
-        return True
-    if path.startswith(SKIPPED_LIBRARIES) and not path.startswith(CAPTURED_FOLDERS[:3]):
+    if is_skipped(path):
         return True
     from .resume_code import looks_at_own_frame
     from .symbolic_convert import instructions_of

@@ -299,6 +299,15 @@ def test_threads_compile_and_call_at_once():
         assert torch.equal(found, single)
 
 
+def test_our_own_code_is_not_captured_when_a_backward_is_compiled_inside():
+    def step(x):
+        (x * 2).sum().backward()
+        return x.grad + 1
+
+    assert minicompile.compile(step)(torch.ones(2, requires_grad=True)).tolist() == [3.0, 3.0]
+    assert all("step" in entry.name for entry in minicompile.record.compilations)
+
+
 def test_threads_that_want_the_same_graph_compile_it_once():
     compiled, counter = compiled_with_counter(lambda x: x.sin() + 1)
     start, results = threading.Barrier(8), []
