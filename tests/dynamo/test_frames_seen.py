@@ -325,13 +325,13 @@ exec(OLD_SOURCE, vars(OLD))
 
 def warned(x, yes):
     try:
-        return x + OLD.gone, OLD.seven, ~yes, OLD.other
+        return x + OLD.gone, OLD.seven, ~yes, not NotImplemented, OLD.other
     except AttributeError as error:
         return x, OLD.seven, ~yes, str(error), hasattr(OLD, "more")
 
 
 def test_what_warns_warns_at_each_call_and_names_the_line_of_the_program():
-    """A module's `__getattr__`; and (from 3.12 on) `~True`, which is computed during capture."""
+    """A module's `__getattr__`; what is computed during capture: (from 3.12 on) `~True`, the truth of a constant."""
     seen = []
     for function in (warned, minicompile.compile(warned, backend="eager")):
         for _ in range(2):

@@ -129,7 +129,9 @@ dict({}, {}) ; set([], []) ; filter(1) ; map() ; str(1, 2, 3, 4) ; int(y=1) ; fl
 min(1, foo=2) ; round(1, foo=2) ; callable(obj=1) ; [].index() ; {}.get() ; functools.reduce(function=max)
 operator.itemgetter(0)(i, n) ; operator.methodcaller('index')() ; operator.attrgetter('real')(obj=n)
 (lambda a, /: a)(a=1) ; (lambda a, b, c: 0)() ; (lambda a, *, b, c: 0)() ; (lambda a, *, b, c: 0)(1) ; (lambda: 0)(1)
-(lambda a, *, b=1: 0)(1, 2, b=3) ; (lambda a: 0)(1, 2, z=3) ; (lambda a: 0)(1, a=2) ; (lambda *a, b: 0)() ; Box(1, 2, 3)
+(lambda a, *, b=1: 0)(1, 2, b=3) ; (lambda a: 0)(1, 2, z=3) ; (lambda a: 0)(1, a=2) ; (lambda *a, b: 0)()
+{}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)
+collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collections.defaultdict(int).update({}, {})
 """
 
 

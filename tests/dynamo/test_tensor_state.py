@@ -221,3 +221,29 @@ def test_a_graph_that_raises_after_a_write_to_data_does_not_write_twice():
         with pytest.raises(IndexError):
             compiled(x)
     assert x.tolist() == [4.0, 4.0]
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_after_a_write_to_data_meets_the_handlers():
+    """So a graph ends in front of what a handler stands around; `with` alone needs none."""
+
+    def program(x, place, log):
+        log.append("before")
+        with torch.no_grad():
+            x.data.mul_(2)
+            y = x + 1
+        try:
+            log.append("inside")
+            return x[place], y
+        except IndexError as error:
+            return str(error), y, log
+        finally:
+            log.append("finally")
+
+    results = []
+    for function in (program, minicompile.compile(program, backend="eager")):
+        minicompile.record.counters.clear()
+        for place in (1, 7):
+            x, log = torch.ones(2), []
+            results.append((str(function(x, torch.tensor([place]), log)), x.tolist(), log))
+    assert results[2:] == results[:2] and minicompile.record.counters["graph_breaks"] == 1

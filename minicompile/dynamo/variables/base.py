@@ -87,6 +87,12 @@ def as_observed(tx):
         tx.raise_observed(type(error), *error.args)
 
 
+def refuse_arguments(tx, function, args):
+    """The program hears what CPython says of so many."""
+    with as_observed(tx):
+        function(*[()] * len(args))
+
+
 def is_question():
     """Whether somebody only asks if a value is a constant: then nothing becomes a guard."""
     return bool(_questions)

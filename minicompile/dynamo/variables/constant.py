@@ -201,6 +201,9 @@ class ConstantVariable(ValueVariable, BuiltinObject):
             made.generic_setattr(tx, "__orig_class__", self)
         return made
 
+    def truth(self, tx):
+        return tx.fold(bool, [self], {}).value if self.value is NotImplemented else super().truth(tx)  # it warns
+
     @property
     def items(self):
         """The elements of a str or bytes."""

@@ -12,7 +12,7 @@ import types
 import torch
 
 from .. import polyfills
-from .base import as_observed, stand_in, unsupported
+from .base import as_observed, refuse_arguments, stand_in, unsupported
 from .composed_iterators import (
     CallableIterator,
     CombinatorialIterator,
@@ -28,7 +28,7 @@ from .dict_views import MappingProxyVariable
 from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
 from .functions import BoundMethodVariable
-from .iterators import IndexIterator, SequenceIterator
+from .iterators import IndexIterator, SequenceIterator, mapping_base
 from .refusals import answered, refuse
 from .sets import SetVariable
 from .tensor import TensorVariable
@@ -80,7 +80,7 @@ def make_deque(tx, iterable=None, maxlen=NONE):
 
 def fill_dict(tx, made, args, kwargs):
     if len(args) > 1:
-        tx.raise_observed(TypeError, f"{made.cls.__name__} expected at most 1 argument, got {len(args)}")
+        refuse_arguments(tx, mapping_base(made.empty()), args)
     made.method_update(tx, *args, **kwargs)
     return made
 

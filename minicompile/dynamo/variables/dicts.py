@@ -12,7 +12,7 @@ import collections
 
 from ..builder import wraps
 from ..source import AttrSource
-from .base import type_name, unsupported
+from .base import refuse_arguments, type_name, unsupported
 from .constant import NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, type_lookup
 from .dict_views import DictView
@@ -274,7 +274,7 @@ class DictVariable(BuiltinObject):
 
     def method_update(self, tx, /, *others, **named):
         if len(others) > 1:
-            tx.raise_observed(TypeError, f"update expected at most 1 argument, got {len(others)}")
+            refuse_arguments(tx, self.empty().update, others)
         for other in others:
             for key, value in pairs_of(tx, other):
                 self.method___setitem__(tx, key, value)

@@ -9,7 +9,7 @@ import types
 
 from ..source import AttrSource
 from . import descriptors
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, refuse_arguments, unsupported
 from .descriptors import type_lookup
 
 
@@ -110,6 +110,8 @@ class InstanceDictVariable(VariableTracker):
         return found or default
 
     def method_update(self, tx, /, *args, **kwargs):
+        if len(args) > 1:
+            refuse_arguments(tx, {}.update, args)
         changes = tx.call(dict, *args)
         for name in changes.unpack(tx):
             self.method___setitem__(tx, name, changes.call_method(tx, "__getitem__", [name], {}))

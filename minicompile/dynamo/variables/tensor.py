@@ -34,6 +34,7 @@ from .tensor_state import (
     as_inference_tensor,
     fits_as_gradient,
     format_number,
+    refuse_handled_errors,
     write_data,
 )
 
@@ -302,6 +303,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     """Put `target(*args, **kwargs)` into the graph; op="call_method": target is a name.  Returns its tracker."""
     args = [a.realize() for a in args]
     kwargs = {k: v.realize() for k, v in kwargs.items()}
+    refuse_handled_errors(tx)
     node_args = tuple(a.as_proxy() for a in args)
     node_kwargs = {k: v.as_proxy() for k, v in kwargs.items()}
     fake_args, fake_kwargs = fake_arguments(node_args, node_kwargs)

@@ -82,6 +82,28 @@ def write_data(tx, tensor, value):
     tx.output.with_other_memory.add(tensor.source)
 
 
+def refuse_handled_errors(tx):
+    """A graph that wrote what no version counts cannot start again in eager, for a handler around what raises."""
+    output = tx.output
+    if (output.data_aliases or output.with_other_memory) and is_in_try(tx):
+        if any(output.has_no_version(i) and not i.fake.is_inference() for i in output.tensor_inputs()):
+            unsupported("tensor attribute write", "an operator in a `try`, after a write to `tensor.data`")
+
+
+def is_in_try(frame):
+    """Whether a handler of the program may catch what an instruction raises.  Those of `with` are counted out."""
+    while frame is not None:
+        handler = frame.current.exc
+        while handler is not None:
+            start = frame.index_of[id(handler.target)]
+            first, second = (i.opname for i in frame.instructions[start : start + 2])
+            if first == "PUSH_EXC_INFO" and second != "WITH_EXCEPT_START":  # else it is a cleanup
+                return True
+            handler = handler.target.exc
+        frame = frame.parent
+    return False
+
+
 STATE = {"grad": read_gradient, "_version": read_version, "nbytes": count_bytes}
 MEMORY_METHODS = {  # methods that a fake tensor answers wrongly -> whether an input's answer is worth a guard
     **dict.fromkeys(("_is_view", "is_pinned", "is_shared"), True),
