@@ -265,6 +265,14 @@ class PyCodegen:
             head.store_fast(source.local)
         return head.instructions
 
+    def warnings(self, warnings):
+        """Instructions that warn as operators of the graph did during capture; they go in front of it."""
+        head = PyCodegen(self.output, self.code)
+        for warning in warnings:
+            head.call_object(lambda warning=warning: head.push_function(warning.again), [])
+            head.pop_top()
+        return head.instructions
+
     # --- the graph call -----------------------------------------------------------------------------
     def graph_call(self, compiled, inputs):
         """Instructions that call the compiled graph and keep its outputs; they go in front of all others."""

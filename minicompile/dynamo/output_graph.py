@@ -30,6 +30,7 @@ from .variables.base import LazyVariable, unsupported
 from .variables.overrides import is_overriding, plain_tensor, without_overriding
 from .variables.random_numbers import DrawSource
 from .variables.symbolic import SymNodeVariable
+from .variables.warned import without_warnings
 
 
 def exception_of(interpreter):
@@ -88,6 +89,7 @@ class OutputGraph:
         self.data_aliases = []  # the fakes of `tensor.data`: the tensor's version does not count writes to them
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
         self.cached_calls = collections.Counter()  # of functions with an lru_cache
+        self.warnings = []  # that its operators gave
         self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
@@ -260,7 +262,7 @@ class OutputGraph:
             gm.meta["frozen"] = frozen
         self.graph_module = gm
         fakes = [graph_input.example() for graph_input in self.inputs]
-        run = self.call_backend(gm, fakes)
+        run = without_warnings(self.warnings, without_warnings(self.warnings, self.call_backend)(gm, fakes))
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
             run = without_overriding(run)
         return functools.partial(_eval_frame.call, None, run), self.inputs  # with the hook off

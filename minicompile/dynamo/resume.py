@@ -38,12 +38,12 @@ def finish(tx, codegen):
         raise RestartAnalysis(*output.assumed)
     tx.side_effects.replay(codegen)
     codegen.fill_new_objects()
-    draws = codegen.draws(output.draws)
+    draws, call = codegen.draws(output.draws), codegen.warnings(output.warnings)
     if not output.has_operations():
-        codegen.instructions[:0] = draws
+        codegen.instructions[:0] = draws + call
         return []
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
-    call = codegen.graph_call(compiled, inputs)
+    call += codegen.graph_call(compiled, inputs)
     changed = output.changed_inputs()
     if draws or any(output.has_no_version(i) or i.source.parent in output.array_sources for i in changed):
         codegen.instructions[:0] = draws + call

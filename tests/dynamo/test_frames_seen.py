@@ -342,6 +342,30 @@ def test_what_warns_warns_at_each_call_and_names_the_line_of_the_program():
     assert seen[1:] == seen[:-1] and len(seen[0][1]) >= 1
 
 
+def losses(x, module):
+    y = torch.nn.functional.mse_loss(x, x[:1])
+    return y + module(x, x[:1]), torch.nn.functional.kl_div(x, x)
+
+
+@pytest.mark.parametrize("action", ["always", "default", "error"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_an_operator_warns_about_is_said_once_for_each_time_that_it_runs(backend, action):
+    """At the program's line (or that of the module which calls the operator), whoever runs the graph."""
+    seen, module, x = [], torch.nn.MSELoss(), torch.rand(3)
+    for function in (losses, minicompile.compile(losses, backend=backend)):
+        vars(sys.modules["torch.nn.modules.loss"]).pop("__warningregistry__", None)
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            try:
+                results = [function(x, module) for _ in range(3)]
+            except UserWarning as error:
+                results = str(error)
+        seen.append(([(str(w.message), w.filename, w.lineno) for w in caught], results))
+    assert seen[0][0] == seen[1][0] and len(seen[0][0]) == {"always": 9, "default": 3, "error": 0}[action]
+    assert str(seen[0][1]) == str(seen[1][1])
+
+
 def test_no_code_of_the_program_runs_where_a_class_has_a_property_called_dict():
     class Sly(dict):
         @property

@@ -37,6 +37,7 @@ from .tensor_state import (
     refuse_handled_errors,
     write_data,
 )
+from .warned import OperatorWarnings
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda entry: record.current() is None)
@@ -309,7 +310,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     fake_args, fake_kwargs = fake_arguments(node_args, node_kwargs)
     function = getattr(fake_args[0], target) if op == "call_method" else target
     try:
-        with tx.output.fake_mode, tx.output.sizes.dispatcher():
+        with tx.output.fake_mode, tx.output.sizes.dispatcher(), OperatorWarnings(tx, target):
             result = function(*(fake_args[1:] if op == "call_method" else fake_args), **fake_kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         name = getattr(target, "__name__", target)
