@@ -36,6 +36,7 @@ GRAPH_FUNCTIONS = {
 # what a graph computes of floats as Python does, to the last bit
 FLOAT_ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg}
 REMAINDERS = {operator.mod, operator.floordiv, divmod}
+BITWISE = {operator.and_, operator.or_, operator.xor}
 COMPARISONS = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 
 
@@ -137,11 +138,13 @@ def fits_graph(value):
 
 
 def settled(function, *operands):
-    """The operands; as constants where a graph, or SymPy for a guard, says not quite what Python says of a float."""
+    """The operands; as constants where a graph, or SymPy for a guard, says not quite what Python says."""
     if not is_arithmetic(operands):
         return operands
     floats = [v for v in operands if isinstance(v, SymNodeVariable) and v.floats()]
     constants = [v.value for v in operands if isinstance(v, ConstantVariable)]
+    if sympy_errs(function, operands):
+        return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
     is_exact = all(math.isfinite(value) and (value or type(value) is int) for value in constants)
     if not floats and is_exact and not (function in REMAINDERS and float in map(type, constants)):
         return operands
@@ -154,6 +157,15 @@ def settled(function, *operands):
         except ArithmeticError:  # which the program is to meet
             pass
     return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
+
+
+def sympy_errs(function, operands):
+    """`&` and its like have no assumptions and ShapeEnv has wrong bounds of them; where SymPy does not see that it
+    compares numbers (those, roots, logarithms), ShapeEnv says that `a < a`."""
+    symbolic = [v for v in operands if isinstance(v, SymNodeVariable)]
+    if function in BITWISE:
+        return all(v.is_known() for v in symbolic) and any(v.python_type() is int for v in operands)
+    return function in COMPARISONS and any(getattr(v.symbol.node.expr, "is_real", True) is None for v in symbolic)
 
 
 def refuse_question(output, question):
