@@ -135,7 +135,8 @@ def has_handler(value):
         return value in HANDLERS or value in FOLDED
     if issubclass(cls, type) and cls.__hash__ is not type.__hash__:
         return False  # a metaclass of the user's
-    return issubclass(cls, (type, types.BuiltinFunctionType, *numpy_arrays.FUNCTION_TYPES)) and value in HANDLERS
+    kinds = (type, types.BuiltinFunctionType, torch._ops.HigherOrderOperator, *numpy_arrays.FUNCTION_TYPES)
+    return issubclass(cls, kinds) and value in HANDLERS
 
 
 @wraps_if(has_handler, order=7)

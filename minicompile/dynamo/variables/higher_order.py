@@ -1,4 +1,4 @@
-"""Functions of torch that take functions: torch.func's transforms, checkpoint, and torch.cond.
+"""Functions of torch that take functions: torch.func's transforms, checkpoint, torch.cond and flex attention.
 
 Goes in: such a call.  Comes out: one node of the graph, which calls the same function of torch with a nested graph in
 place of the user's function.  A transform itself runs for real, on fake tensors: when it calls its function, that one
@@ -11,6 +11,7 @@ import operator
 import torch
 from torch import fx
 from torch._functorch import eager_transforms, vmap
+from torch._higher_order_ops.flex_attention import flex_attention, math_attention
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
@@ -261,8 +262,40 @@ def capture_branch(tx, function, operands, word):
     return example_values(results), body, tuple(nested.lifted)
 
 
+# --- flex attention ---------------------------------------------------------------------------------------
+def attention_of_scores(score_body, score_lifted, mask_body, mask_lifted, query, key, value, scale):
+    """As the graph calls it: torch's written-out form, which batches both functions over all scores."""
+
+    def score_mod(*inner):
+        return score_body(*inner, *score_lifted)
+
+    def mask_mod(*inner):
+        return mask_body(*inner, *mask_lifted)
+
+    return math_attention(query, key, value, score_mod, (mask_mod,), scale, {})
+
+
+def call_flex_attention(tx, query, key, value, score_mod, block_mask, scale, kernel_options):
+    """The operator below `torch.nn.attention.flex_attention`.  Blocks that a block mask leaves out are computed too."""
+    nodes = tuple(operand.realize().as_proxy() for operand in (query, key, value, scale))
+    score = Body(tx, score_mod.realize(), "score_mod")
+    mask = Body(tx, block_mask.unpack(tx)[-1].realize(), "mask_mod")
+    try:
+        with tx.output.fake_mode:
+            result = attention_of_scores(score, (), mask, (), *example_values(nodes))
+    except Exception as error:
+        if error is score.error or error is mask.error or isinstance(error, errors.MinicompileError):
+            raise
+        operator_raised(tx, "flex_attention", error)
+    parts = (score.node, score.lifted, mask.node, mask.lifted, *nodes)
+    node = tx.output.create_node("call_function", attention_of_scores, parts)
+    node.meta["example_value"] = result
+    return wrap_result(tx, node, result)
+
+
 HANDLERS = {
     checkpoint: call_checkpoint,
+    flex_attention: call_flex_attention,
     torch.cond: call_cond,
     **{
         transform: captured(transform)
