@@ -1,8 +1,10 @@
 """What special methods may answer, and what C code makes of their answers."""
 
+import collections
 import copy
 import copyreg
 import operator
+import types
 
 import pytest
 import torch
@@ -213,3 +215,59 @@ def test_hooks_for_copies_that_an_object_has_itself(name):
         return x + 1, found
 
     same(lambda: (f, [(X,)]), fullgraph=False)
+
+
+# --- which of two values is asked whether they are equal ------------------------------------------------
+class Equal:
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def __eq__(self, other):
+        self.log.append(self.name)
+        return True
+
+    def __hash__(self):
+        return 1
+
+
+class Fails:
+    def __eq__(self, other):
+        raise KeyError("asked")
+
+
+class Mapping(dict):
+    pass
+
+
+EQUALITIES = """
+{1: a} == {1: b} ; {1: a} != {1: b} ; {1: a, 2: 2} == {1: b, 3: 3} ; {2: 2, 1: a} == {1: b, 3: 3}
+{1: a} == {1: b, 2: 2} ; {1: a}.items() == {1: b}.items() ; {1: a, 2: 1}.items() >= {1: b}.items()
+{a: 1}.keys() == {b: 1}.keys() ; collections.OrderedDict({1: a, 2: 2}) == collections.OrderedDict({2: 2, 1: b})
+{1: a} == collections.OrderedDict({1: b}) ; Mapping({1: a}) == {1: b} ; {1: a} == Mapping({1: b})
+types.MappingProxyType({1: a}) == {1: b} ; {a: 1} == {b: 1}
+collections.Counter({1: a}) == collections.Counter({1: b}) ; types.SimpleNamespace(v=a) == types.SimpleNamespace(v=b)
+slice(a) == slice(b) ; (a, 1) == (b,) ; [a, 1] == [b] ; collections.deque([a, 1]) == collections.deque([b])
+[a] < [b] ; {a} == {b} ; {a} <= {b} ; {a} - {b} ; {a}.isdisjoint({b}) ; a in {b} ; a in {1: b}.values()
+(1, a) in {1: b}.items() ; a in [b] ; a in (b,) ; a in iter([b]) ; [b].index(a) ; (b,).count(a) ; [b].remove(a)
+collections.deque([b]).remove(a) ; operator.countOf([b], a) ; operator.indexOf([b], a) ; {b}.discard(a)
+{b: 1}.pop(a) ; {b: 1}.get(a) ; (1, a) != (1, b, 2) ; {1: fails, 2: 0} == {1: 2, 3: 1}
+{2: fails, 1: 0} == {1: 2, 3: 1} ; {1: fails} == {1: 2, 3: 1} ; (1, fails) == (1, 2, 3) ; [1, fails] == [1, 2, 3]
+(1, fails) == (2, 3) ; {1: x} == {1: y, 2: 2} ; {1: x, 2: 2} == {1: y, 3: 2} ; (x, 1) == (y,)
+"""
+
+
+@pytest.mark.parametrize("question", [q for line in EQUALITIES.strip().splitlines() for q in line.split(" ; ")])
+def test_which_is_asked_first(question):
+    namespace = dict(collections=collections, operator=operator, types=types, Mapping=Mapping)
+    exec(f"def program(a, b, fails, x, y, log):\n    return x + 1, {question}, log", namespace)
+
+    def observed(function):
+        log = []
+        try:
+            _, answer, _ = function(Equal("a", log), Equal("b", log), Fails(), torch.ones(2), torch.zeros(2), log)
+            return type(answer), answer if type(answer) is bool else None, log
+        except (KeyError, RuntimeError) as error:
+            return type(error), error.args, log
+
+    minicompile.reset()
+    assert observed(minicompile.compile(namespace["program"], backend="eager")) == observed(namespace["program"])

@@ -128,7 +128,7 @@ def _comparison(name):
         items = self.operand(tx, other)
         if items is None:
             return ConstantVariable(NotImplemented)
-        return boolean(compare_items(tx, compare, self.items, items))
+        return boolean(compare_items(tx, compare, self.items, items, self.base is not tuple))
 
     return method
 

@@ -177,12 +177,13 @@ class DictVariable(BuiltinObject):
         if not issubclass(other.python_type(), dict):
             return ConstantVariable(NotImplemented)
         ours, theirs = self.look(tx), dict_items(tx, other)
-        if collections.OrderedDict is self.cls is other.python_type() and list(ours) != list(theirs):
-            return boolean(False)
-        return boolean(
-            ours.keys() == theirs.keys()
-            and all(elements(tx, [v]) == elements(tx, [theirs[k][1]]) for k, (_, v) in ours.items())
+        equal = len(ours) == len(theirs) and all(
+            key in theirs and elements(tx, [value]) == elements(tx, [theirs[key][1]])
+            for key, (_, value) in ours.items()
         )
+        if equal and collections.OrderedDict is self.cls is other.python_type():
+            equal = list(ours) == list(theirs)
+        return boolean(equal)
 
     def method___ne__(self, tx, other):
         answer = self.method___eq__(tx, other)

@@ -142,9 +142,12 @@ def holds_new_keys(codegen, keys):
     return any(key.realize() in codegen.side_effects.new_objects for key in keys)
 
 
-def compare_items(tx, compare, ours, theirs):
-    """As CPython: by the first elements that differ, else by length; comparing elements may change the sequences."""
-    if len(ours) != len(theirs) and compare in (operator.eq, operator.ne):
+def compare_items(tx, compare, ours, theirs, length_first):
+    """As CPython: by the first elements that differ, else by length; comparing elements may change the sequences.
+
+    length_first: whether other lengths are enough to be unequal (a tuple compares its elements even so).
+    """
+    if length_first and len(ours) != len(theirs) and compare in (operator.eq, operator.ne):
         return compare is operator.ne
     index = 0
     while index < min(len(ours), len(theirs)):
