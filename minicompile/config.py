@@ -52,6 +52,7 @@ verify_ir = _flag("VERIFY_IR", False)  # check the loop IR after every pass (tes
 cache_dir = _option("CACHE_DIR", os.path.join(os.path.expanduser("~"), ".cache", "minicompile"))
 cache_size_limit_mb = _option("CACHE_SIZE_LIMIT_MB", 2048)
 force_disable_caches = _flag("FORCE_DISABLE_CACHES", False)
+graph_cache = _flag("GRAPH_CACHE", True)  # keep what becomes of a captured graph, besides compiled libraries
 
 # --- logs -------------------------------------------------------------------------------------------
 logs = _option("LOGS", "")  # "graph_breaks,recompiles,guards,bytecode,graph_code,aot,fusion,output_code,perf"

@@ -23,13 +23,27 @@ LOG_NAMES = tuple("graph_breaks recompiles guards bytecode graph_code aot fusion
 
 
 @dataclasses.dataclass
+class Later:
+    """An artifact that is made when somebody looks at it."""
+
+    make: object
+
+
 class Snapshot:
     """What one stage produced: `artifact` has a readable `__repr__`; `seconds` is wall time, children included."""
 
-    stage: str
-    artifact: object = None
-    seconds: float = 0.0
-    start: float = 0.0
+    def __init__(self, stage, start):
+        self.stage, self.start, self.seconds, self._artifact = stage, start, 0.0, None
+
+    @property
+    def artifact(self):
+        if isinstance(self._artifact, Later):
+            self._artifact = self._artifact.make()
+        return self._artifact
+
+    @artifact.setter
+    def artifact(self, value):
+        self._artifact = value
 
 
 @dataclasses.dataclass
@@ -92,7 +106,7 @@ def since(start):
 def stage(name):
     """Time one stage and keep its artifact.  Works outside a compilation too (a notebook that runs one stage)."""
     assert name in STAGES, name
-    snapshot = Snapshot(name, start=time.perf_counter())
+    snapshot = Snapshot(name, time.perf_counter())
     try:
         yield snapshot
     finally:
@@ -102,7 +116,7 @@ def stage(name):
 
 
 def log(name, message, *args):
-    """Print under the `MINICOMPILE_LOGS` name; quiet unless the name is switched on."""
+    """Print under the `MINICOMPILE_LOGS` name; quiet unless the name is switched on.  args: may be functions."""
     assert name in LOG_NAMES, name
     if name in config.logs.replace(" ", "").split(","):
         logger = logging.getLogger(f"minicompile.{name}")
@@ -112,7 +126,7 @@ def log(name, message, *args):
             logger.addHandler(handler)
             logger.setLevel(logging.DEBUG)
             logger.propagate = False
-        logger.debug(message, *args)
+        logger.debug(message, *(arg() if callable(arg) else arg for arg in args))
 
 
 def warn_once(message):

@@ -21,6 +21,7 @@ from minicompile import config, record  # noqa: E402
 TorchPatcher.patch = staticmethod(lambda: None)
 config.strict = True
 config.verify_ir = True
+config.graph_cache = False  # no test is to be given what another one compiled
 torch.set_num_threads(1 if _is_worker else torch.get_num_threads())  # the workers share the cores
 
 

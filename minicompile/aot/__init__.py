@@ -11,7 +11,8 @@ import torch
 from .. import record
 from ..errors import Unsupported
 from . import autograd, runtime
-from .graph import AOTGraph
+from .graph import AOTGraph, Examples
+from .graph_cache import traced
 from .joint import trace
 from .partitioner import SavedTensor
 
@@ -28,7 +29,7 @@ def compile(
     """
     with record.stage("aot") as snapshot:
         try:
-            graph = snapshot.artifact = trace(gm, example_inputs, decompositions)
+            graph = snapshot.artifact = traced(gm, example_inputs, decompositions)
         except Unsupported as reason:
             snapshot.artifact = reason
             record.counters["aot_rejected"] += 1
@@ -43,7 +44,7 @@ def compile(
     ambient = torch._C._is_any_autocast_enabled()
     adapt = (lambda f: autograd.without_autocast(autograd.boxed(f))) if ambient else autograd.boxed
     finish = functools.partial(runtime.with_eager_state, graph)
-    examples = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
+    examples = Examples(graph.forward)
     if graph.backward is None:
         compiler = inference_compiler or forward_compiler
         return runtime.build(graph, gm, finish(adapt(compiler(graph.forward, examples))))

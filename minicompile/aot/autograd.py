@@ -11,7 +11,8 @@ import torch
 
 from .. import config, record
 from ..errors import MinicompileError
-from . import partial
+from . import graph_cache
+from .graph import Examples
 from .outputs import is_dense
 from .provenance import gradient_functions
 
@@ -42,16 +43,15 @@ class LazyBackward:
         if absent not in self.parts:
             with self.lock:
                 if absent not in self.parts:
-                    part = partial.part(self.graph, absent)
+                    part = graph_cache.part_of(self.graph, absent)
                     few = len(self.parts) < config.recompile_limit
                     self.parts[absent] = part, self.compile(part.gm) if few else by_operators(part.gm)
         return self.parts[absent]
 
     def compile(self, gm):
-        examples = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
         with record.reopen(self.compilation):
             try:
-                return without_autocast(boxed(self.compiler(gm, examples)))
+                return without_autocast(boxed(self.compiler(gm, Examples(gm))))
             except Exception as error:
                 if config.strict:
                     raise
@@ -100,7 +100,7 @@ class SavedTensors:
         everything = frozenset(range(len(graph.frees)))
         self.frees, self.together = graph.frees, all(freed == everything for freed in graph.frees)
         self.count, self.groups = sum(s.is_tensor for s in graph.saved), {}
-        for k, tangents in enumerate(partial.readers(graph)[: self.count]):
+        for k, tangents in enumerate(graph.saved_readers[: self.count]):
             self.groups.setdefault(tangents, []).append(k)
         self.results = [s.source[0] == "result" for s in graph.saved]
         self.root = torch.zeros((), requires_grad=True)
@@ -145,14 +145,6 @@ def layout_of(result):
     return result.shape, stride, result.dtype, result.device
 
 
-def tangent_layouts(graph):
-    """The layouts that the backward was traced for; None if sizes are symbolic, so that each call has its own."""
-    places = [n.meta["val"] for n in graph.backward.graph.nodes if n.op == "placeholder"]
-    tangents = places[len(graph.saved) :]
-    static = all(isinstance(n, int) for t in tangents for n in (*t.shape, *t.stride()))
-    return [(t.shape, t.stride(), t.dtype, t.device) for t in tangents] if static else None
-
-
 def autograd_function(graph, forward, backward):
     """The `torch.autograd.Function` of this graph, as a callable on a list of inputs."""
     result_count, input_count = graph.result_count, len(graph.input_names) + len(graph.constants)
@@ -163,7 +155,7 @@ def autograd_function(graph, forward, backward):
     ]
     store, count = SavedTensors(graph), sum(s.is_tensor for s in graph.saved)
     from_inputs = [(i, kind == "input", index) for i, (kind, index) in enumerate(sources)]
-    layouts, positions = tangent_layouts(graph), list(graph.differentiable)
+    layouts, positions = graph.tangent_layouts, list(graph.differentiable)
     everything = frozenset(range(len(positions)))
 
     class CompiledFunction(torch.autograd.Function):

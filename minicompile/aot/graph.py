@@ -4,7 +4,9 @@ Goes in: what tracing and partitioning found out.  Comes out: text, HTML, and th
 that can be run.  Mirrors `ViewAndMutationMeta` in `torch/_functorch/_aot_autograd/schemas.py`.  Taught in chapter 08.
 """
 
+import collections.abc
 import dataclasses
+import functools
 import html
 
 from torch import fx
@@ -38,7 +40,12 @@ class AOTGraph:
     numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds
     grad_enabled: bool = False  # grad mode when the graph was captured, which is grad mode when it runs
     result_count: int = 0  # forward's outputs before the saved ones
-    result_versions: dict = dataclasses.field(default_factory=dict)  # result -> how often the program wrote to it
+    result_versions: dict = dataclasses.field(default_factory=dict)  # result -> how often eager writes to it
+    result_views: list = dataclasses.field(default_factory=list)  # results that are views in the graph
+    extents: list = None  # bytes from start to end of each tensor among the inputs, unless sizes are symbolic
+    tangent_layouts: list = None  # (shape, stride, dtype, device) of each, unless sizes are symbolic
+    saved_readers: list = dataclasses.field(default_factory=list)  # for each of `saved` the tangents that read it
+    captured: fx.GraphModule = None
     fake_mode: object = None
     node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
     passes: list = dataclasses.field(default_factory=list)  # (name, nodes before, nodes after), in order
@@ -96,3 +103,20 @@ def show(gm):
     """The graph as code, without the frills of `print_readable`."""
     code = gm.graph.python_code("self", verbose=False).src.strip()
     return code.split("def forward", 1)[-1].replace("torch.ops.", "")
+
+
+class Examples(collections.abc.Sequence):
+    """The values of a graph's placeholders, made when somebody asks for them."""
+
+    def __init__(self, gm):
+        self.gm = gm
+
+    @functools.cached_property
+    def values(self):
+        return [n.meta["val"] for n in self.gm.graph.nodes if n.op == "placeholder"]
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        return self.values[index]

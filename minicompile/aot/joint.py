@@ -187,6 +187,7 @@ def trace(gm, inputs, decompositions=None):
         input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
         numbers={i: v for i, v in enumerate(inputs) if isinstance(v, int | float | bool)},
         grad_enabled=grad_enabled,
+        captured=captured,
         fake_mode=fake_mode,
         node_counts={"traced": len(traced.graph.nodes), "optimized": len(functional.nodes)},
         passes=passes,

@@ -69,6 +69,15 @@ def readers(graph):
     return [read.get(n, everything) for n in places[: len(graph.saved)]]
 
 
+def note_backward(graph):
+    """What autograd has to know of the backward graph: who reads what, and the layouts that it was traced for."""
+    graph.saved_readers = readers(graph)
+    places = [n.meta["val"] for n in graph.backward.graph.nodes if n.op == "placeholder"]
+    tangents = places[len(graph.saved) :]
+    if all(isinstance(n, int) for t in tangents for n in (*t.shape, *t.stride())):  # else each call has its own
+        graph.tangent_layouts = [(t.shape, t.stride(), t.dtype, t.device) for t in tangents]
+
+
 # --- the part of the graph --------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Part:

@@ -8,7 +8,7 @@ gradient function to the captured node whose operator made it.  Mirrors `torch/f
 import torch
 from torch.utils.checkpoint import checkpoint
 
-KEPT = ("val", "tensor_meta", "unbacked_bindings")
+KEPT = ("val", "unbacked_bindings")
 
 
 def gradient_functions(roots):

@@ -102,17 +102,26 @@ def write_epilogue(writer, graph):
     writer.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
 
 
+def note_results(graph):
+    """What the wrapper has to know of the forward graph."""
+    nodes, first = graph.forward.graph.output_node().args[0], len(graph.mutations)
+    places = [i for i in range(first, graph.result_count) if isinstance(nodes[i], fx.Node) and is_tensor(nodes[i])]
+    graph.result_views = [i for i in places if is_view(nodes[i])]
+    # A new tensor is written already: `aten.full` called from Python counts its own write, `torch.full` does not.
+    made = {i: 0 for i in places if nodes[i].op == "call_function" and not nodes[i].all_input_nodes}
+    graph.result_versions = made | graph.result_versions
+    values = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
+    tensors = [value for value, is_tensor in zip(values, graph.input_is_tensor, strict=True) if is_tensor]
+    if all(isinstance(n, int) for t in tensors for n in (*t.shape, *t.stride())):
+        graph.extents = [extent(t) for t in tensors]
+
+
 def with_eager_state(graph, function):
     """A compiled graph whose results are, as eager's, no views for autograd, and written as often as eager wrote them.
 
     This is done before autograd saves any of them: it remembers the version.
     """
-    nodes, first = graph.forward.graph.output_node().args[0], len(graph.mutations)
-    places = [i for i in range(first, graph.result_count) if isinstance(nodes[i], fx.Node) and is_tensor(nodes[i])]
-    views = [i for i in places if is_view(nodes[i])]
-    # A new tensor is written already: `aten.full` called from Python counts its own write, `torch.full` does not.
-    made = {i: 0 for i in places if nodes[i].op == "call_function" and not nodes[i].all_input_nodes}
-    versions = made | graph.result_versions
+    views, versions = graph.result_views, graph.result_versions
     if not views and not versions:
         return function
 
@@ -172,9 +181,7 @@ class OverlapCheck:
         self.constants, self.safe = tuple(graph.constants.values()), [None] * len(tensors)
         written = {m.index for m in graph.mutations}
         self.written = {k for k, index in enumerate(tensors) if index in written}
-        places = [n.meta["val"] for n in graph.forward.graph.nodes if n.op == "placeholder"]
-        static = all(isinstance(s, int) for i in tensors for s in (*places[i].shape, *places[i].stride()))
-        self.extents = [extent(places[i]) for i in tensors] if static else None
+        self.extents = graph.extents
 
     def __call__(self, inputs):
         tensors = self.pick((*inputs, *self.constants))

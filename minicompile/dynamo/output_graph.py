@@ -257,7 +257,7 @@ class OutputGraph:
         frozen = freezing.freeze_parameters(self)
         gm = nested_graphs.graph_module(self.root_graph, self.constants, "CapturedGraph")
         record.counters["graphs"] += 1
-        record.log("graph_code", "%s", gm.print_readable(print_output=False))
+        record.log("graph_code", "%s", lambda: gm.print_readable(print_output=False))
         if frozen:
             gm.meta["frozen"] = frozen
         self.graph_module = gm

@@ -9,7 +9,7 @@ import torch
 
 from .. import config, record
 from ..errors import CompilerNotFound
-from . import cuda_graphs, interpreter, scheduler, verify
+from . import cuda_graphs, interpreter, programs, scheduler, verify
 from .codegen import cpp, cpp_build, wrapper
 from .graph import GraphLowering, IRGraph, TensorValue
 from .lowering import LOWERINGS
@@ -35,7 +35,7 @@ def schedule(graph):
         if config.verify_ir:
             verify.verify_graph(result.graph)
             verify.verify_schedule(result)
-    record.log("fusion", "%s", result.why())
+    record.log("fusion", "%s", result.why)
     return result
 
 
@@ -69,6 +69,12 @@ def load(source):
 def compile(gm, example_inputs=()):
     """A compiler for `aot.compile`: (ATen graph, example inputs) -> callable(list or *tensors) -> list of tensors."""
     try:
+        program = programs.find(gm)
+        if program is not None:
+            return run(gm, program)
+    except CompilerNotFound:
+        pass  # there was one when the program was kept
+    try:
         graph = lower(gm, example_inputs)
     except UnknownSize as error:
         record.log("perf", "left to ATen: %s", error)
@@ -80,16 +86,24 @@ def compile(gm, example_inputs=()):
     if target != "interpreter" and graph.device.type in ("cpu", "cuda"):
         try:
             groups = schedule(graph)
-            call = load(codegen(groups, target))
-            record.counters["kernels"] += sum(g.kind not in ("extern", "output") for g in groups.groups)
-            count_calls(graph)
-            call = cuda_graphs.recorded(call, gm, changing)
-            call._boxed_call = graph.spends
-            return call if graph.spends else with_eager_errors(gm, call)
+            kernels = sum(g.kind not in ("extern", "output") for g in groups.groups)
+            counts = {"kernels": kernels, **count_calls(graph)}
+            program = programs.Program(codegen(groups, target), counts, graph.spends, bool(changing))
+            call = run(gm, program)
+            programs.keep(gm, program)
+            return call
         except CompilerNotFound as error:
             record.warn_once(f"minicompile: {error}; graphs run in the (slow) ATen interpreter meanwhile")
-    count_calls(graph)
+    record.counters.update(count_calls(graph))
     return with_eager_errors(gm, interpreter.Interpreter(graph))
+
+
+def run(gm, program):
+    """The callable that runs a program in place of its graph."""
+    call = cuda_graphs.recorded(load(program.source), gm, program.changing)
+    record.counters.update(program.counts)
+    call._boxed_call = program.spends
+    return call if program.spends else with_eager_errors(gm, call)
 
 
 def in_eager(gm):
@@ -113,10 +127,8 @@ def with_eager_errors(gm, call):
 
 
 def count_calls(graph):
-    for buffer in graph.buffers:
-        kind = getattr(buffer.data, "kind", None)
-        if kind in ("extern", "fallback"):
-            record.counters["extern_calls" if kind == "extern" else "fallbacks"] += 1
+    kinds = [getattr(buffer.data, "kind", None) for buffer in graph.buffers]
+    return {"extern_calls": kinds.count("extern"), "fallbacks": kinds.count("fallback")}
 
 
 __all__ = ["IRGraph", "Schedule", "TensorValue", "codegen", "compile", "load", "lower", "schedule"]

@@ -11,8 +11,8 @@ import time
 
 import torch
 
-from .. import record
-from . import cache, cuda_graphs
+from .. import cache, record
+from . import cuda_graphs
 
 CALLS, ROUNDS = 10, 7  # calls in one measurement, of which the median counts
 

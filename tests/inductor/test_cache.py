@@ -9,9 +9,8 @@ import pytest
 import torch
 from patterns import aten_graph
 
-from minicompile import config, inductor, record
+from minicompile import cache, config, inductor, record
 from minicompile.errors import CompilerNotFound
-from minicompile.inductor import cache
 from minicompile.inductor.codegen import cpp_build
 
 
@@ -90,7 +89,7 @@ def test_the_key_sees_flags_and_source():
 
 
 def test_many_processes_share_a_cache(folder):
-    program = "from minicompile.inductor import cache\nfor k in range(40):\n    cache.put('same.so', b'content')\n"
+    program = "from minicompile import cache\nfor k in range(40):\n    cache.put('same.so', b'content')\n"
     program += "    assert cache.get('same.so') is not None\n"
     environment = {**os.environ, "MINICOMPILE_CACHE_DIR": str(folder)}
     running = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]

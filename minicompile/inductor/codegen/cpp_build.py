@@ -13,9 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ... import config, record
+from ... import cache, config, record
 from ...errors import CompilerNotFound, MinicompileError
-from .. import cache
 from ..ops import ERROR_INDEX
 from ._launch import Launcher
 
