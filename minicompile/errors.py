@@ -53,6 +53,7 @@ class Unsupported(MinicompileError):
         super().__init__(kind)
         self.kind, self.explanation, self.hint, self.places = kind, explanation, hint, []
         self.step = None  # before which step of the capture the graph can break
+        self.instruction = None  # of that step, where it is known
 
     @property
     def user_location(self):

@@ -147,7 +147,9 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         if not self.is_polyfill():
             error.places.append(self.place())
         if error.step is None:
-            error.step = breaking_frame(self, error.kind).current_step()
+            frame = breaking_frame(self, error.kind)
+            error.step = frame.current_step()
+            error.instruction = frame.current if error.step == frame.step_number else None
 
     def run_until_return(self):
         while self.return_value is None and self.yielded is None:
@@ -161,13 +163,15 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         """Make the code that runs the instruction in eager.  Raises BrokenFrame with it."""
         from .resume import compile_break
 
-        root = self.root()
+        root, cause = self.root(), self.output.break_at.error
+        if self.output.break_at.step == cause.step and cause.instruction not in (None, self.current):
+            raise errors.InternalError(f"captured again, {self.location()} comes where the graph broke before")
         try:
             instructions = compile_break(root, frames_down_to(self))
         except errors.Unsupported as error:
             if self is root or error.step is not None:
                 raise
-            raise RestartAnalysis(root.step_number, self.output.break_at.error) from None  # the callee as a whole then
+            raise RestartAnalysis(root.step_number, cause) from None  # the callee as a whole then
         raise BrokenFrame(instructions)
 
     def jump(self, target):

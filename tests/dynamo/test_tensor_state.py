@@ -1,12 +1,15 @@
 """Devices, old constructors, versions, `.data`, branches on data: what torch.compile captures whole, and so do we."""
 
 import collections
+import contextlib
 import threading
 
 import pytest
 import torch
 
 import minicompile
+from minicompile import config
+from minicompile.dynamo import symbolic_convert
 from minicompile.testing import check, differences
 
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
@@ -247,3 +250,48 @@ def test_a_graph_that_raises_after_a_write_to_data_meets_the_handlers():
             x, log = torch.ones(2), []
             results.append((str(function(x, torch.tensor([place]), log)), x.tolist(), log))
     assert results[2:] == results[:2] and minicompile.record.counters["graph_breaks"] == 1
+
+
+def nesting():
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_autocast_casts_a_weight_anew_in_the_next_block(backend, breaks):
+    """Its cache lives until the outermost block ends: blocks are counted, also those that a break stands in."""
+    layer, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+
+    def program(x):
+        with torch.autocast("cpu"):
+            y = layer(x)
+            if breaks:
+                print(end="")
+            return y + layer(x), nesting()
+
+    compiled = minicompile.compile(program, backend=backend)
+    for outside in (0, 0, 0, 1, 1):
+        with torch.autocast("cpu") if outside else contextlib.nullcontext():
+            expected, found = program(x), compiled(x)
+        assert nesting() == 0 and found[1] == expected[1] == outside + 1
+        torch.testing.assert_close(found[0], expected[0])
+        with torch.no_grad():
+            layer.weight.add_(1)
+
+
+def test_what_comes_out_otherwise_when_it_is_captured_again_is_left_to_eager(monkeypatch):
+    """A break is put before a step by its number."""
+    run = symbolic_convert.InstructionTranslator.run
+
+    def later(translator):
+        translator.output.steps += translator.output.break_at is not None
+        return run(translator)
+
+    monkeypatch.setattr(symbolic_convert.InstructionTranslator, "run", later)
+    program = lambda x: (x + 1, print(end=""), x + 2)  # noqa: E731
+    with config.patch(strict=False):
+        assert str(minicompile.compile(program, backend="eager")(torch.ones(1))) == str(program(torch.ones(1)))
+    with config.patch(strict=True), pytest.raises(minicompile.errors.InternalError, match="captured again"):
+        minicompile.reset()
+        minicompile.compile(program, backend="eager")(torch.ones(1))

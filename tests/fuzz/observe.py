@@ -89,8 +89,9 @@ class Snapshot:
         storage = "storage", value.untyped_storage().data_ptr()
         number = self.seen.setdefault(storage, (len(self.seen), value))[0]
         facts = [value.dtype, tuple(value.shape), value.stride(), value.requires_grad, value.storage_offset()]
-        if value.is_leaf and value.grad is not None:
-            facts.append(self(value.grad))
+        with contextlib.suppress(RuntimeError):  # a view that autograd has given up: it has no such answers
+            if value.is_leaf and value.grad is not None:
+                facts.append(self(value.grad))
         return type(value).__name__, number, repr(facts), repr(value.detach().tolist())
 
     def drain(self, iterator):

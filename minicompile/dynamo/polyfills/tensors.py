@@ -68,6 +68,19 @@ def set_inference_mode(enabled):
     modes.append((before, context))
 
 
+def autocast_nesting():
+    """How many autocast blocks the thread is in."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def set_autocast_nesting(depth):
+    while autocast_nesting() < depth:
+        torch.autocast_increment_nesting()
+    while autocast_nesting() > depth:
+        torch.autocast_decrement_nesting()
+
+
 class InferenceMode:
     """`torch._C._InferenceMode`."""
 

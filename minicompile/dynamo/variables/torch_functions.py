@@ -134,8 +134,10 @@ MODES = {
     torch._C._set_sdp_priority_order: lambda order: (torch._C._get_sdp_priority_order(),),
     tensors.set_inference_mode: lambda enabled: (torch.is_inference_mode_enabled(),),
     torch._C._set_torch_function_state: lambda state: (torch._C._get_torch_function_state(),),
+    tensors.set_autocast_nesting: lambda depth: (tensors.autocast_nesting(),),
 }
-NOT_IN_GRAPHS = {torch._C._set_torch_function_state}  # a graph runs with all overriding off
+# a graph runs with all overriding off; and it clears the autocast cache, but does not count
+NOT_IN_GRAPHS = {torch._C._set_torch_function_state, tensors.set_autocast_nesting}
 STATE_READERS = {
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
@@ -144,9 +146,6 @@ STATE_READERS = {
     torch.get_autocast_dtype,
     torch.is_autocast_cache_enabled,
     torch.are_deterministic_algorithms_enabled,
-    torch.autocast_increment_nesting,
-    torch.autocast_decrement_nesting,
-    torch.clear_autocast_cache,
     torch._C._get_tracing_state,
     torch._C._is_torch_function_enabled,
     torch._C._is_torch_function_all_disabled,
@@ -167,7 +166,11 @@ ATTENTION_READERS = {
     **{getattr(torch._C, f"_get_{n}_sdp_enabled"): getattr(torch._C, f"_set_sdp_use_{n}") for n in SDP_BACKENDS},
     torch._C._get_sdp_priority_order: torch._C._set_sdp_priority_order,
 }
-GUARDED_READERS = {**ATTENTION_READERS, torch.get_num_threads: torch.set_num_threads}
+GUARDED_READERS = {
+    **ATTENTION_READERS,
+    torch.get_num_threads: torch.set_num_threads,
+    tensors.autocast_nesting: tensors.set_autocast_nesting,
+}
 
 
 def mode_call(tx, function, args, kwargs):
@@ -200,6 +203,21 @@ def _attention(tx, *args, **kwargs):
     for reader in ATTENTION_READERS:
         mode_call(tx, reader, [], {})
     return graph_call(tx, F.scaled_dot_product_attention, list(args), kwargs)
+
+
+def _nest_autocast(step):
+    def handler(tx):
+        depth = tx.build(mode_call(tx, tensors.autocast_nesting, [], {}).as_python_constant() + step)
+        mode_call(tx, tensors.set_autocast_nesting, [depth], {})
+        return depth
+
+    return handler
+
+
+def _clear_autocast_cache(tx):
+    """What autocast has cast once is used until the outermost block ends: by a graph that eager runs, too."""
+    tx.output.create_node("call_function", torch.clear_autocast_cache)
+    return tx.build(None)
 
 
 def _of_fake(function):
@@ -319,6 +337,9 @@ HANDLERS = {
     },
     **{function: _recurrent(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     torch._assert: _assert,
+    torch.autocast_increment_nesting: _nest_autocast(1),
+    torch.autocast_decrement_nesting: _nest_autocast(-1),
+    torch.clear_autocast_cache: _clear_autocast_cache,
     torch.compiler.is_compiling: _constant(True),
     torch.compiler.is_dynamo_compiling: _constant(True),
     torch.compiler.is_exporting: _constant(False),
