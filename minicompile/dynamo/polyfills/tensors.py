@@ -6,6 +6,9 @@ See polyfills/__init__.py.
 import threading
 
 import torch
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch.utils import _pytree as pytree
 
 
 class NullContext:
@@ -55,6 +58,26 @@ def foreach(method):
     return run
 
 
+def map_rows(function, xs, arguments):
+    """The operator below `torch._higher_order_ops.map`, a call for each row."""
+    return stacked([function(*[x[k] for x in xs], *arguments) for k in range(xs[0].shape[0])])
+
+
+def scan_rows(function, carry, xs, additional_inputs=()):
+    """The operator below `torch._higher_order_ops.scan`: `function` gives the next carry and a row of results."""
+    rows = []
+    for k in range(xs[0].shape[0]):
+        result, row = function(*carry, *[x[k] for x in xs], *additional_inputs)
+        carry = pytree.tree_leaves(result)
+        rows.append(row)
+    return result, stacked(rows)
+
+
+def stacked(rows):
+    columns = zip(*[pytree.tree_leaves(row) for row in rows])
+    return pytree.tree_unflatten([torch.stack(column) for column in columns], pytree.tree_structure(rows[0]))
+
+
 _entered = threading.local()  # .modes: [(what `_InferenceMode` was before, the context)], innermost last
 
 
@@ -102,5 +125,7 @@ POLYFILLS = {
     torch.autograd.profiler.record_function: NullContext,
     torch.optim.Optimizer.zero_grad: torch.optim.Optimizer.zero_grad.__wrapped__,  # which is marked to run in eager
     torch._C._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,
+    map_impl: map_rows,
+    scan_op: scan_rows,
 }
 METHODS = {"addcdiv_": addcdiv_, "addcmul_": addcmul_}  # where `value` is a tensor

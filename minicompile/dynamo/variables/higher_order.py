@@ -1,4 +1,4 @@
-"""Functions of torch that take functions: torch.func's transforms, checkpoint, torch.cond and flex attention.
+"""Functions of torch that take functions: torch.func's transforms, checkpoint, cond, while_loop, flex_attention.
 
 Goes in: such a call.  Comes out: one node of the graph, which calls the same function of torch with a nested graph in
 place of the user's function.  A transform itself runs for real, on fake tensors: when it calls its function, that one
@@ -12,6 +12,7 @@ import torch
 from torch import fx
 from torch._functorch import eager_transforms, vmap
 from torch._higher_order_ops.flex_attention import flex_attention, math_attention
+from torch._higher_order_ops.while_loop import while_loop_op
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
@@ -262,6 +263,35 @@ def capture_branch(tx, function, operands, word):
     return example_values(results), body, tuple(nested.lifted)
 
 
+# --- torch's while_loop: a node that runs two nested graphs -----------------------------------------------
+def run_while(condition, condition_inputs, body, body_inputs, carried):
+    """As the graph calls it."""
+    values = tuple(value.clone() for value in carried)
+    while condition(*values, *condition_inputs):
+        values = body(*values, *body_inputs)
+    return with_gradients(values, (carried, condition_inputs, body_inputs))
+
+
+def call_while_loop(tx, condition, body, carried, additional):
+    nodes, before = tuple(value.realize().as_proxy() for value in carried.unpack(tx)), effects_of(tx.output)
+    parts = Body(tx, condition.realize(), "condition"), Body(tx, body.realize(), "loop_body")
+    values = example_values(nodes)
+    if not all(isinstance(value, torch.Tensor) for value in values) or additional.unpack(tx):
+        unsupported("function with a graph of its own", "while_loop carries something else than tensors")
+    predicate, results = (part(*values) for part in parts)
+    asks = isinstance(predicate, torch.Tensor) and predicate.numel() == 1
+    if not asks or described(results) != described(values) or changed_since(tx.output, before):
+        complaint = "the functions of while_loop give something else than they take, or change something outside"
+        unsupported("function with a graph of its own", complaint)
+    inputs = [given for part in parts for given in (part.node, part.lifted)]
+    with tx.output.fake_mode:
+        fresh = tuple(torch.empty_like(value) for value in results)
+        result = with_gradients(fresh, example_values((nodes, parts[0].lifted, parts[1].lifted)))
+    node = tx.output.create_node("call_function", run_while, (*inputs, nodes))
+    node.meta["example_value"] = result
+    return wrap_result(tx, node, result)
+
+
 # --- flex attention ---------------------------------------------------------------------------------------
 def attention_of_scores(score_body, score_lifted, mask_body, mask_lifted, query, key, value, scale):
     """As the graph calls it: torch's written-out form, which batches both functions over all scores."""
@@ -296,6 +326,7 @@ def call_flex_attention(tx, query, key, value, score_mod, block_mask, scale, ker
 HANDLERS = {
     checkpoint: call_checkpoint,
     flex_attention: call_flex_attention,
+    while_loop_op: call_while_loop,
     torch.cond: call_cond,
     **{
         transform: captured(transform)
