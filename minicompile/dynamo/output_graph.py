@@ -65,6 +65,20 @@ class GraphInput:
             return fresh if is_leaf else fresh.view_as(fresh)
 
 
+def undoing_modes(run, before):
+    """The graph; where it raises, the modes are what they were before it: the frame may start again in eager."""
+
+    def undoing(*args):
+        try:
+            return run(*args)
+        except BaseException:
+            for setter, arguments in before:
+                setter(*arguments)
+            raise
+
+    return undoing
+
+
 class OutputGraph:
     """The graph under construction, with its inputs, guards, side effects and the trackers of existing objects."""
 
@@ -265,6 +279,10 @@ class OutputGraph:
         run = without_warnings(self.warnings, without_warnings(self.warnings, self.call_backend)(gm, fakes))
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
             run = without_overriding(run)
+        if self.side_effects.modes:
+            run = undoing_modes(
+                run, [(torch._C._set_grad_enabled, (self.grad_enabled,)), *self.side_effects.switched()]
+            )
         return functools.partial(_eval_frame.call, None, run), self.inputs  # with the hook off
 
     def call_backend(self, gm, example_inputs):

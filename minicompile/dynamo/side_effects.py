@@ -13,6 +13,7 @@ import itertools
 import torch
 
 from .lifetimes import is_mortal, refuse_drop, refuse_drop_of, refuse_overwriting, same
+from .polyfills.tensors import set_inference_mode
 from .variables.base import unsupported
 
 
@@ -133,6 +134,10 @@ class SideEffects:
         """Undo the switches that capture made for real, newest first."""
         for setter, (before, _) in reversed(self.modes.items()):
             setter(*before)
+
+    def switched(self):
+        """(setter, arguments) that bring back the modes which a graph switches.  Inference mode it knows as no grad."""
+        return [(setter, before) for setter, (before, _) in self.modes.items() if setter is not set_inference_mode]
 
     # --- replay -------------------------------------------------------------------------------------
     def live_trackers(self):

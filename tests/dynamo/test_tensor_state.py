@@ -295,3 +295,21 @@ def test_what_comes_out_otherwise_when_it_is_captured_again_is_left_to_eager(mon
     with config.patch(strict=True), pytest.raises(minicompile.errors.InternalError, match="captured again"):
         minicompile.reset()
         minicompile.compile(program, backend="eager")(torch.ones(1))
+
+
+@pytest.mark.graph_errors
+@pytest.mark.parametrize("data_is_written", [False, True])
+def test_a_graph_that_raises_where_it_has_switched_a_mode_leaves_it_as_it_was(data_is_written):
+    def program(x, place):
+        if data_is_written:
+            x.data.mul_(2)
+        with torch.set_grad_enabled(False), torch.autocast("cpu"), torch.inference_mode(False):
+            return x[place]
+
+    for function in (program, minicompile.compile(program, backend="eager")):
+        assert function(torch.ones(2), torch.tensor([1])).shape == (1,)
+        for enabled in (True, False):
+            with torch.set_grad_enabled(enabled):
+                with pytest.raises(IndexError):
+                    function(torch.ones(2), torch.tensor([7]))
+                assert torch.is_grad_enabled() is enabled and not torch.is_autocast_enabled("cpu") and nesting() == 0
