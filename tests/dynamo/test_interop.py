@@ -231,6 +231,22 @@ def test_torch_check():
 
 
 # --- called back ----------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_scripted_functions_are_inlined_and_traced_ones_keep_what_was_traced():
+    @torch.jit.script
+    def scaled(x, k: int):
+        if x.size(0) > 2:
+            return x * k
+        return x - k
+
+    branching = torch.jit.trace(lambda x: x + 1 if x.sum() > 0 else x - 1, torch.ones(2))  # adds, from now on
+    for number, (function, graphs) in enumerate([(lambda x: scaled(x, 3) + 1, 2), (lambda x: branching(x) * 2, None)]):
+        compiled, counter = compiled_with_counter(function)
+        for x in (torch.ones(4), -torch.ones(4), torch.ones(2)):
+            assert torch.equal(compiled(x), function(x)), number
+        assert graphs is None or counter.graphs == graphs
+
+
 def test_functions_called_back_from_c():
     def key(t):
         print(end="")

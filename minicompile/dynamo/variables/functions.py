@@ -8,7 +8,9 @@ callee's frame in place of calling it: inlining.  Mirrors `torch/_dynamo/variabl
 import functools
 import types
 
-from ..builder import wraps
+import torch
+
+from ..builder import wraps, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, unsupported
 from .descriptors import type_lookup
@@ -366,6 +368,15 @@ def wrap_function(output, value, source):
         return wrap_handled(output, value, source)
     output.guard("code", source, value.__code__)
     return UserFunctionVariable(value, source)
+
+
+# What torch.jit.trace makes has no name, and need not do what its Python says.
+@wraps_if(lambda value: type(value) is torch.jit.ScriptFunction and hasattr(value, "__name__"))
+def wrap_script(output, value, source):
+    """A function that `torch.jit.script` compiled is inlined as it was written."""
+    output.guard("is", source, value)
+    original = AttrSource(source, "_torchdynamo_inline") if source is not None else None
+    return output.wrap(value._torchdynamo_inline, original)
 
 
 @wraps(types.MethodType)
