@@ -16,8 +16,8 @@ from .opcodes_containers import ContainerOpcodes
 from .source import AttrSource, GlobalSource, ItemSource
 from .variables.base import LazyVariable, ObservedException
 from .variables.cells import CellVariable
-from .variables.conversions import iterator_of
 from .variables.data_numbers import assumed_truth
+from .variables.elements import iterator_of
 
 
 def import_from(module, name):

@@ -2,7 +2,9 @@
 
 import collections
 import functools
+import heapq
 import itertools
+import math
 import operator
 import re
 import sys
@@ -741,3 +743,75 @@ def test_iterators_of_tensors_and_arrays_are_of_eagers_classes():
         first, kinds, contents = function(torch.ones(2, 2))
         assert first.tolist() == [2.0, 2.0] and contents[2] == ["[7. 7.]"]
         assert kinds == [type(iter(())), kinds[1], type(iter(X.numpy())), enumerate, type(iter(()))]
+
+
+# --- builtins that take an iterator: what they do with an element comes before the next ------------------
+class Noted:
+    """Notes what is done with it."""
+
+    def __init__(self, number, log):
+        self.number, self.log = number, log
+
+    def __radd__(self, other):
+        self.log.append(("add", self.number))
+        return other + self.number
+
+    def __lt__(self, other):
+        self.log.append(("compare", self.number))
+        return self.number < other.number
+
+    def __gt__(self, other):
+        return other < self
+
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        self.log.append(("hash", self.number))
+        return self.number
+
+    def __iter__(self):
+        return iter((self.number, 1))
+
+
+TAKERS = """
+sum(i) ; sum(i, 5) ; max(i) ; min(i, key=lambda e: log.append(1) or e) ; max(i, default=1) ; any(i) ; all(i) ; set(i)
+frozenset(i) ; {1}.union(i) ; {1}.intersection(i) ; {1}.difference(i) ; {1}.symmetric_difference(i) ; {1}.isdisjoint(i)
+{0, 1}.issuperset(i) ; {1}.issubset(i) ; set().update(i) ; {1: 2}.keys() & i ; {1: 2}.keys() | i ; {*i} ; dict(i)
+dict.fromkeys(i) ; {}.update(i) ; [].extend(i) ; collections.deque(i) ; functools.reduce(lambda a, e: e.number, i)
+math.prod(map(hash, i)) ; 5 in i ; operator.countOf(i, 3) ; collections.Counter(i) ; heapq.nlargest(1, i) ; sorted(i)
+list(itertools.accumulate(map(hash, i))) ; [a for a, _ in i] ; dict(zip(i, i))
+max(i, 3, default=2) ; bytes(map(hash, i)) ; bool(next(i))
+"""
+
+
+@pytest.mark.parametrize("fails_at", [None, 1])
+@pytest.mark.parametrize("take", [take for line in TAKERS.strip().splitlines() for take in line.split(" ; ")])
+def test_elements_are_worked_on_one_by_one(take, fails_at):
+    modules = (collections, functools, heapq, itertools, math, operator)
+    namespace = {module.__name__: module for module in modules}
+    exec(f"def take(i, log):\n    return {take}", namespace)
+
+    def program(x, log, take, wrap):
+        def elements():
+            for k in range(3):
+                log.append(k)
+                if k == fails_at:
+                    raise KeyError(k)
+                yield Noted(k, log)
+
+        iterator = wrap(elements())
+        try:
+            log.append(type(take(iterator, log)))
+            log.append(len(list(iterator)))
+        except (KeyError, TypeError) as error:
+            log.append(str(error))
+        return x + 1, log.append(next(iterator, None) is None)
+
+    for wrap in (iter, lambda elements: map(lambda e: e, elements)):
+        seen = []
+        for function in (program, minicompile.compile(program, backend="eager")):
+            log = []
+            function(torch.ones(2), log, namespace["take"], wrap)
+            seen.append(log)
+        assert seen[0] == seen[1]

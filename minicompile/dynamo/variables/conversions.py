@@ -21,12 +21,12 @@ from .composed_iterators import (
     MapVariable,
     ZipVariable,
 )
-from .constant import FALSE, NONE, BuiltinObject, ConstantVariable, boolean
+from .constant import FALSE, NONE, ConstantVariable, boolean
 from .containers import DequeVariable, ListVariable
 from .descriptors import class_lookup, type_lookup
 from .dict_views import MappingProxyVariable
 from .dicts import DictVariable, pairs_of
-from .elements import Element, contains_itself, elements, is_none, next_or_none, plain, sort
+from .elements import Element, contains_itself, each, is_none, iterator_of, next_or_none, plain, sort
 from .functions import BoundMethodVariable
 from .iterators import IndexIterator, SequenceIterator, mapping_base
 from .refusals import answered, refuse
@@ -99,7 +99,7 @@ def make_frozenset(tx, iterable=EMPTY, /):
 def set_of(tx, iterable, kind):
     if isinstance(iterable := iterable.builtin_part(tx), SetVariable):
         return iterable.method_copy(tx, kind)
-    made = SetVariable.of(tx, iterable.unpack(tx), kind)
+    made = SetVariable.of(tx, each(tx, iterable), kind)
     if iterable.python_type() is dict:
         made.real = set(dict.fromkeys(made.items))  # CPython makes room for all of its keys first
     return made
@@ -122,15 +122,6 @@ def make_slice(tx, *bounds):
 
 
 # --- iterators ------------------------------------------------------------------------------------------
-def iterator_of(tx, iterable):
-    """`iter(iterable)` for a loop, or for an iterator over iterators."""
-    iterable = iterable.realize()
-    iterator = iterable.iterate(tx).realize()
-    if isinstance(iterable, BuiltinObject) and iterator is not iterable:
-        iterator.is_inner = True
-    return iterator
-
-
 @handles(iter)
 def make_iterator(tx, iterable, sentinel=None, /):
     if sentinel is not None:
@@ -280,40 +271,54 @@ def make_format(tx, value, spec=ConstantVariable("")):  # noqa: B008 (immutable)
 def make_sum(tx, iterable, /, start=ConstantVariable(0)):  # noqa: B008 (immutable)
     if isinstance(start.realize(), ConstantVariable) and isinstance(start.realize().value, (str, bytes)):
         tx.fold(sum, [TupleVariable([]), start], {})  # complains
-    items, total = iterable.unpack(tx), start
-    if all(isinstance(item.realize(), ConstantVariable) for item in [start, *items]):
-        return tx.fold(sum, [TupleVariable(items), start], {})  # floats are summed with a correction from 3.12 on
-    for item in items:
+    numbers, total = [], start.realize()
+    are_numbers = is_number(total)
+    for item in each(tx, iterable):
+        if are_numbers and is_number(item):
+            numbers.append(item)
+            continue
+        if are_numbers:
+            total, are_numbers = add_numbers(tx, numbers, total), False
         total = tx.call(operator.add, total, item)
-    return total
+    return add_numbers(tx, numbers, total) if are_numbers else total
+
+
+def is_number(item):
+    return isinstance(item.realize(), ConstantVariable) and type(item.realize().value) in (int, float, bool)
+
+
+def add_numbers(tx, numbers, start):
+    """CPython adds them by themselves: floats with a correction, from 3.12 on."""
+    return tx.fold(sum, [TupleVariable(numbers), start], {})
 
 
 def _some(tx, iterable, wanted):
     """Whether some element's truth is `wanted`; looks no further than the first such."""
-    iterator = iterator_of(tx, iterable)
-    while (item := next_or_none(tx, iterator)) is not None:
-        if tx.truth(item) is wanted:
-            return True
-    return False
+    return any(tx.truth(item) is wanted for item in each(tx, iterable))
 
 
 def extreme(function):
     """min and max, by CPython's own."""
 
     def handler(tx, *args, key=NONE, default=None):
-        if not args:
+        if not args or (len(args) > 1 and default is not None):
             with as_observed(tx):
-                function()  # complains
-        items = list(args) if len(args) > 1 else args[0].unpack(tx)
-        if not items and default is not None:
-            return default
+                function(*(0 for _ in args), **{} if default is None else {"default": 0})  # complains
         by = None if is_none(key) else lambda e: Element(tx, key.realize().call_function(tx, [e.variable], {}))
-        if not items:
+
+        def candidates():
+            tensors = False
+            for count, item in enumerate(args if len(args) > 1 else each(tx, args[0])):
+                tensors = tensors or isinstance(item.realize(), TensorVariable)
+                if tensors and count and by is None:
+                    unsupported("data-dependent branch", f"{function.__name__}() of tensors compares their data")
+                yield Element(tx, item)
+
+        found = function(candidates(), key=by, default=None)
+        if found is None and default is None:
             with as_observed(tx):
-                function(())
-        if any(isinstance(item.realize(), TensorVariable) for item in items) and len(items) > 1 and by is None:
-            unsupported("data-dependent branch", f"{function.__name__}() of tensors compares their data")
-        return function(elements(tx, items), key=by).variable
+                function(())  # complains
+        return default if found is None else found.variable
 
     return handler
 

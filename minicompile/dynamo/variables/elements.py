@@ -12,7 +12,7 @@ import operator
 from ..guard_checks import KeyOfType
 from ..source import CallSource, ItemSource
 from .base import NotConstant, ObservedException, VariableTracker, unsupported
-from .constant import FALSE, NONE, ConstantVariable
+from .constant import FALSE, NONE, BuiltinObject, ConstantVariable
 from .descriptors import type_lookup
 
 
@@ -50,6 +50,22 @@ for _name in ("lt", "le", "gt", "ge"):
 
 def elements(tx, items):
     return [Element(tx, item) for item in items]
+
+
+def iterator_of(tx, iterable):
+    """`iter(iterable)` for a loop, or for an iterator over iterators."""
+    iterable = iterable.realize()
+    iterator = iterable.iterate(tx).realize()
+    if isinstance(iterable, BuiltinObject) and iterator is not iterable:
+        iterator.is_inner = True
+    return iterator
+
+
+def each(tx, iterable):
+    """The elements as C code takes them from an iterator: what it does with one comes before the next is made."""
+    iterator = iterator_of(tx, iterable)
+    while (item := next_or_none(tx, iterator)) is not None:
+        yield item
 
 
 def plain(tx, variable):

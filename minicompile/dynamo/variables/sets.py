@@ -16,7 +16,7 @@ from ..source import CallSource, ItemSource
 from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
-from .elements import SPELLED, check_unchanged, constants, guard_hashes, guard_keys, holds_new_keys, next_or_none
+from .elements import SPELLED, check_unchanged, constants, each, guard_hashes, guard_keys, holds_new_keys
 from .iterators import KeyedIterator
 
 
@@ -110,7 +110,7 @@ class SetVariable(BuiltinObject):
         other = other.builtin_part(tx)
         if isinstance(other, SetVariable):
             return other.items
-        return {hashable(tx, item): item for item in other.unpack(tx)}
+        return {hashable(tx, item): item for item in each(tx, other)}
 
     # --- looking ------------------------------------------------------------------------------------
     def method___len__(self, tx):
@@ -177,8 +177,7 @@ class SetVariable(BuiltinObject):
             if isinstance(other := other.builtin_part(tx), SetVariable):
                 self.method___ior__(tx, other)
                 continue
-            iterator = other.iterate(tx)
-            while (item := next_or_none(tx, iterator)) is not None:
+            for item in each(tx, other):
                 self.method_add(tx, item)
         return NONE
 
@@ -297,8 +296,14 @@ def _comparison(name):
     return method
 
 
-def _question(name):
+def _question(name, each_is_inside=None):
+    """each_is_inside: what must hold of each element of the other; the first for which it does not ends the search."""
+
     def method(self, tx, other):
+        other = other.builtin_part(tx)
+        if each_is_inside is not None and not isinstance(other, SetVariable):
+            found = (hashable(tx, item) in self.items for item in each(tx, other))
+            return boolean(all(inside is each_is_inside for inside in found))
         return boolean(getattr(set, name)(set(self.items), set(self.operand(tx, other))))
 
     return method
@@ -306,8 +311,8 @@ def _question(name):
 
 for _name in COMPARISONS:
     setattr(SetVariable, f"method___{_name}__", _comparison(_name))
-for _name in ("issubset", "issuperset", "isdisjoint"):
-    setattr(SetVariable, f"method_{_name}", _question(_name))
+for _name, _each_is_inside in (("issubset", None), ("issuperset", True), ("isdisjoint", False)):
+    setattr(SetVariable, f"method_{_name}", _question(_name, _each_is_inside))
 
 
 @wraps(set, frozenset)
