@@ -17,7 +17,7 @@ import torch._decomp.decompositions
 from torch._C import DispatchKey
 from torch._prims_common import get_computation_dtype, suggest_memory_format
 
-from . import random_rules
+from . import random_rules, recurrent
 
 aten = torch.ops.aten
 
@@ -64,7 +64,8 @@ FORMATTED = """
     _native_batch_norm_legit_no_training.default max_unpool2d.default native_batch_norm.default
 """
 
-OURS = dict(random_rules.RULES)  # OpOverload -> function
+# OpOverload -> function
+OURS = {**random_rules.RULES, aten.mkldnn_rnn_layer.default: recurrent.rnn_layer}
 
 
 def overloads(names):

@@ -11,6 +11,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..errors import Unsupported
+from ..philox import define
+
+aten = torch.ops.aten
+LSTM = 2  # oneDNN's number of this kind
 
 
 def by_layer(function, *args, **kwargs):
@@ -24,7 +28,7 @@ def by_layer(function, *args, **kwargs):
     x, sizes, args = args[0], args[1:2] if packed else (), args[2:] if packed else args[1:]
     hidden, params, has_biases, layers, dropout, train, bidirectional, *batch_first = args
     states, finals = hidden if isinstance(hidden, list | tuple) else (hidden,), []
-    if not (train and dropout and layers > 1):
+    if layers == 1 or not (train and dropout or function is onednn):
         x, *finals = function(x, *sizes, *args)  # PyTorch's rule for CUDA gives the last states a dimension too many
         return (x, *(final.reshape(state.shape) for final, state in zip(finals, states)))
     if batch_first == [True]:
@@ -32,25 +36,76 @@ def by_layer(function, *args, **kwargs):
     directions, each = 2 if bidirectional else 1, len(params) // layers
     for i in range(layers):
         own = [state[i * directions : (i + 1) * directions] for state in states]
-        own = own if function is torch.lstm else own[0]
+        own = own if len(states) > 1 else own[0]
         weights, time_first = params[i * each : (i + 1) * each], [False] * len(batch_first)
         x, *last = function(x, *sizes, own, weights, has_biases, 1, 0.0, train, bidirectional, *time_first)
         finals.append(last)
-        if i < layers - 1:
-            x = torch.dropout(x, dropout, True)
+        if i < layers - 1 and dropout:
+            x = torch.dropout(x, dropout, train)
     x = x.transpose(0, 1) if batch_first == [True] else x
     return (x, *(torch.cat(parts) for parts in zip(*finals)))
 
 
+def onednn(x, hidden, weights, has_biases, layers, dropout, train, bidirectional, batch_first):
+    """An LSTM of one layer as eager calls it."""
+    x = (x.transpose(0, 1) if batch_first else x).contiguous()
+    each, results = 4 if has_biases else 2, []
+    for direction, states in enumerate(zip(*hidden, strict=True)):
+        own = weights[direction * each : (direction + 1) * each]
+        own = own if has_biases else (*own, *map(torch.zeros_like, own))
+        rest = [bool(direction), [], LSTM, states[0].shape[-1], 1, has_biases, bidirectional, False, train]
+        results.append(aten.mkldnn_rnn_layer.default(x, *own, *(s.contiguous() for s in states), *rest)[:3])
+    outputs, *finals = zip(*results, strict=True)
+    x = torch.cat(outputs, -1) if bidirectional else outputs[0]
+    return (x.transpose(0, 1) if batch_first else x, *map(torch.stack, finals))
+
+
+def is_onednns(args):
+    """Is it a call of `torch.lstm` that eager gives to oneDNN?"""
+    if isinstance(args[3], list | tuple) or args[1][0].shape != args[1][1].shape:  # packed, or with projections
+        return False
+    tensors = [args[0], *args[1], *args[2]]
+    known = all(t.device.type == "cpu" and t.dtype == torch.float32 and static(t) for t in tensors)
+    return known and args[0].numel() != 0 and torch._C._get_mkldnn_enabled() and torch.backends.mkldnn.is_available()
+
+
+def static(tensor):
+    return all(isinstance(n, int) for n in tensor.shape)
+
+
 def layers_of(function, *args, **kwargs):
-    """oneDNN's forward keeps what its backward needs only in grad mode, in which no compiled forward runs."""
+    """PyTorch's rule leaves a layer to oneDNN where no gradient is wanted, but asks the sequence only."""
     tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    if not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        return by_layer(function, *args, **kwargs)
+    if function is torch.lstm and not kwargs and is_onednns(args):
+        return by_layer(onednn, *args)
     enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(enabled and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)))
+    torch._C._set_mkldnn_enabled(False)
     try:
         return by_layer(function, *args, **kwargs)
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+
+
+# --- oneDNN -------------------------------------------------------------------------------------------
+def kept(*args):
+    """oneDNN's forward keeps what its backward needs in grad mode only, in which no compiled forward runs."""
+    with torch.enable_grad():
+        return aten.mkldnn_rnn_layer.default(*(a.detach() if isinstance(a, torch.Tensor) else a for a in args))
+
+
+def rnn_layer(*args):
+    """In the trace of a backward."""
+    return torch.ops.minicompile.rnn_layer.default(*args) if torch.is_grad_enabled() else NotImplemented
+
+
+define(
+    str(aten.mkldnn_rnn_layer.default._schema).replace("aten::mkldnn_", ""),
+    kept,
+    aten.mkldnn_rnn_layer.default,
+    torch.Tag.pt2_compliant_tag,
+)
 
 
 RECURRENT = {

@@ -290,7 +290,9 @@ class GraphLowering:
             if rule is not None:
                 result = self.apply(rule, args, kwargs)
         if result is NotImplemented:
-            return self.extern(node.target, args, kwargs)
+            return self.extern(
+                node.target, args, kwargs, "extern" if node.target.namespace == "minicompile" else "fallback"
+            )
         return self.realize_results(result, node.meta.get("val"))
 
     def number(self, node, args, value):

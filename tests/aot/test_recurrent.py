@@ -57,3 +57,22 @@ def test_masks_differ_between_calls():
     compiled, x = aot_eager(layer), torch.randn(3, 5, 4)
     torch.manual_seed(1)
     assert not torch.allclose(compiled(x)[0], compiled(x)[0])
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"batch_first": True}, {"bias": False}])
+def test_an_lstm_that_learns_is_a_call_a_layer_and_direction(options):
+    """oneDNN's, as in eager; of its steps one by one there would be as many calls as the sequence is long."""
+    layer = nn.LSTM(4, 6, 2, dropout=0.5, **options)
+    for x in (torch.randn(30, 5, 4), torch.randn(30, 5, 4, requires_grad=True)):
+        states = [torch.randn(2 + 2 * layer.bidirectional, 30 if layer.batch_first else 5, 6) for _ in range(2)]
+        states[0].requires_grad_(x.requires_grad)
+        check(lambda x, *states: layer(x, states), x, *states, strides=False, aliasing=False, graph_breaks=0)
+        calls = 4 + 4 * layer.bidirectional  # forward and backward of each, and a mask
+        assert (minicompile.stats()["extern_calls"], minicompile.stats()["fallbacks"]) == (calls + 2, 0)
+        minicompile.reset()
+
+
+def test_part_of_what_an_lstm_returns():
+    layer = nn.LSTM(4, 6)
+    for part in (lambda out: out[0], lambda out: out[1][0], lambda out: out[1][1]):
+        check(lambda x, part=part: part(layer(x)), torch.randn(3, 5, 4, requires_grad=True), strides=False)
