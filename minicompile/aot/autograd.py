@@ -1,10 +1,11 @@
 """Hand a compiled graph over to autograd.
 
-Goes in: an `AOTGraph` with a backward, and its compiled forward.  Comes out: a `torch.autograd.Function`, as a callable
-on a list of inputs: it saves what the backward reads, and compiles the backward when it is needed for the first time.
+Goes in: an `AOTGraph` with a backward, and its compiled forward.  Comes out: `torch.autograd.Function`s, as a callable
+on a list of inputs: they save what the backward reads, and compile it when it is needed for the first time.
 Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py` (AOTDispatchAutograd).  Taught in chapter 08.
 """
 
+import dataclasses
 import threading
 
 import torch
@@ -90,38 +91,44 @@ class Keeper(torch.autograd.Function):
 
 
 class SavedTensors:
-    """Where a `CompiledFunction` keeps what its backward reads, and until when.
+    """Where a node of autograd keeps what its backward reads, and until when.
 
     Autograd frees what a node has saved once it ran.  Where in eager other results could still run their own backward,
     keepers save: one for each set of results with whose gradients the tensors are read.
     """
 
-    def __init__(self, graph):
-        everything = frozenset(range(len(graph.frees)))
-        self.frees, self.together = graph.frees, all(freed == everything for freed in graph.frees)
+    def __init__(self, graph, node):
+        self.frees = {tangent: graph.frees[tangent] for tangent in node.tangents}
+        self.together = all(freed >= node.tangents for freed in self.frees.values())
         self.count, self.groups = sum(s.is_tensor for s in graph.saved), {}
         for k, tangents in enumerate(graph.saved_readers[: self.count]):
-            self.groups.setdefault(tangents, []).append(k)
+            if tangents & node.tangents:
+                self.groups.setdefault(tangents & node.tangents, []).append(k)
+        self.places = sorted(k for group in self.groups.values() for k in group)
+        self.others = [s.source[0] == "result" and s.source[1] not in node.results for s in graph.saved]
         self.results = [s.source[0] == "result" for s in graph.saved]
         self.root = torch.zeros((), requires_grad=True)
 
     def save(self, ctx, tensors):
+        # a result would keep its node alive, and this node the keeper, or the other node
+        detached = self.others if self.together else self.results
+        tensors = [t.detach() if result else t for t, result in zip(tensors, detached, strict=False)]
         if self.together:
-            ctx.save_for_backward(*tensors)
+            ctx.save_for_backward(*(tensors[k] for k in self.places))
             return
-        # a result would keep this node alive, and this node the keeper
-        tensors = [t.detach() if result else t for t, result in zip(tensors, self.results, strict=False)]
         with torch.enable_grad():
             ctx.keepers = [Keeper.apply(self.root, [tensors[k] for k in group]) for group in self.groups.values()]
         ctx.freed = frozenset()
 
     def load(self, ctx, present, wanted):
         """The tensors; None for those that are not read now."""
+        tensors = [None] * self.count
         if self.together:
-            return ctx.saved_tensors
+            for k, tensor in zip(self.places, ctx.saved_tensors, strict=True):
+                tensors[k] = tensor
+            return tensors
         if not ctx.freed.isdisjoint(present):
             list(ctx.saved_tensors)  # there are none, but this raises what eager does: the node ran already
-        tensors = [None] * self.count
         for group, keeper in zip(self.groups.values(), ctx.keepers, strict=True):
             if not set(wanted).isdisjoint(group):
                 for k, tensor in zip(group, keeper.grad_fn.saved_tensors, strict=True):
@@ -145,35 +152,87 @@ def layout_of(result):
     return result.shape, stride, result.dtype, result.device
 
 
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One of autograd's for some results of a graph.  tangents, results: by number.  inputs: those that it leads to."""
+
+    tangents: frozenset
+    results: list
+    inputs: list
+
+
+def nodes_of(graph):
+    """(one node for everything, a node for each part of the results that shares no operator which saves tensors).
+
+    A backward runs, and frees, everything that a node leads to: in eager what other results alone lead to is left.
+    """
+    everything = frozenset(range(len(graph.differentiable)))
+    whole, parts, left = Node(everything, [*range(graph.result_count)], [*range(graph.input_count)]), [], everything
+    while left:
+        tangents = grown = graph.frees[min(left)] | {min(left)}
+        while (grown := tangents.union(*(graph.frees[i] for i in tangents))) != tangents:
+            tangents = grown
+        reached = zip(graph.grad_inputs, graph.grad_dependence, strict=True)
+        inputs = [index for index, leads in reached if leads & tangents]
+        parts.append(Node(tangents, [graph.differentiable[i] for i in sorted(tangents)], inputs))
+        left -= tangents
+    return whole, parts
+
+
 def autograd_function(graph, forward, backward):
-    """The `torch.autograd.Function` of this graph, as a callable on a list of inputs."""
-    result_count, input_count = graph.result_count, len(graph.input_names) + len(graph.constants)
-    differentiable = set(graph.differentiable)
-    plain = [i for i in range(result_count) if i not in differentiable]
+    """The `torch.autograd.Function`s of this graph, as a callable on a list of inputs."""
+    whole, parts = nodes_of(graph)
+    apply = function_of(whole, graph, backward).apply
+    apart = [(node, function_of(node, graph, backward).apply) for node in parts] if len(parts) > 1 else ()
+    of_some = [i for i in graph.grad_inputs if any(i not in node.inputs for node in parts)]
+
+    def run(inputs):
+        with torch.no_grad():
+            outputs = forward([*inputs])
+        if all(inputs[i].is_leaf for i in of_some):
+            return apply(inputs, outputs, *inputs)
+        results = list(outputs[: graph.result_count])
+        for node, apply_part in apart:
+            made = apply_part(inputs, outputs, *(inputs[i] for i in node.inputs))
+            for position, result in zip(node.results, made, strict=True):
+                results[position] = result
+        return tuple(results)
+
+    return run
+
+
+def function_of(node, graph, backward):
+    """The `torch.autograd.Function` that stands for one node.
+
+    It is given the inputs and outputs of the compiled forward, and the inputs that it leads to once more.
+    """
+    positions, everything = list(graph.differentiable), frozenset(range(len(graph.differentiable)))
+    mine = {positions[i] for i in node.tangents}
+    plain = [k for k, i in enumerate(node.results) if i not in mine]
+    place = {tangent: node.results.index(positions[tangent]) for tangent in node.tangents}
+    place_of_input = {index: k for k, index in enumerate(node.inputs)}
     sources = [
-        (kind, index + result_count if kind == "extra" else index) for kind, index in (s.source for s in graph.saved)
+        (kind == "input", index + graph.result_count if kind == "extra" else index)
+        for kind, index in (s.source for s in graph.saved)
     ]
-    store, count = SavedTensors(graph), sum(s.is_tensor for s in graph.saved)
-    from_inputs = [(i, kind == "input", index) for i, (kind, index) in enumerate(sources)]
-    layouts, positions = graph.tangent_layouts, list(graph.differentiable)
-    everything = frozenset(range(len(positions)))
+    store, count = SavedTensors(graph, node), sum(s.is_tensor for s in graph.saved)
 
     class CompiledFunction(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, *inputs):
-            outputs = forward([*inputs])
-            kept = [inputs[index] if is_input else outputs[index] for _, is_input, index in from_inputs]
+        def forward(ctx, inputs, outputs, *reached):
+            kept = [inputs[index] if is_input else outputs[index] for is_input, index in sources]
             store.save(ctx, kept[:count])
             ctx.numbers = kept[count:]
-            ctx.layouts = layouts or [layout_of(outputs[i]) for i in positions]
+            ctx.layouts = graph.tangent_layouts or [layout_of(outputs[i]) for i in positions]
             ctx.set_materialize_grads(False)
+            results = tuple(outputs[i] for i in node.results)
             if plain:
-                ctx.mark_non_differentiable(*(outputs[i] for i in plain if isinstance(outputs[i], torch.Tensor)))
-            return tuple(outputs[:result_count])
+                ctx.mark_non_differentiable(*(results[k] for k in plain if isinstance(results[k], torch.Tensor)))
+            return results
 
         @staticmethod
-        def backward(ctx, *grads):
-            grads = [grads[i] for i in positions]
+        def backward(ctx, *given):
+            grads = [given[place[i]] if i in place else None for i in range(len(positions))]
             present = {i for i, g in enumerate(grads) if g is not None}
             part, run = backward.part(everything - present)
             saved = [*store.load(ctx, present, part.reads), *ctx.numbers]
@@ -181,18 +240,17 @@ def autograd_function(graph, forward, backward):
             if any(is_batched(g) for g in grads if g is not None):
                 run = by_operators(part.gm)
             store.free(ctx, present)
-            del grads, saved  # the list alone holds them now: they die when they have been read
+            del given, grads, saved  # the list alone holds them now: they die when they have been read
             results = run(args)
             if torch.is_grad_enabled():  # create_graph=True
                 history = leaves_behind(ctx)
                 results = [NoDoubleBackward.apply(r, *history) for r in results]
-            full = [None] * input_count
+            full = [None] * len(node.inputs)
             for k, position in part.grads:
-                full[graph.grad_inputs[k]] = results[position]
-            return tuple(full)
+                full[place_of_input[graph.grad_inputs[k]]] = results[position]
+            return None, None, *full
 
-    apply = CompiledFunction.apply
-    return lambda inputs: apply(*inputs)
+    return CompiledFunction
 
 
 def leaves_behind(function):

@@ -23,6 +23,7 @@ from .layouts import LAYOUTS, bernoulli_, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
 from .recurrent import RECURRENT
 from .refusals import check_arguments
+from .sharing import Aliases
 
 AUTOGRAD_MUTATION = (
     "input autograd mutation",
@@ -109,7 +110,14 @@ def lift_constants(gm):
 
 
 class FunctionalMode(FunctionalTensorMode):
-    """In-place operators become functional ones; what looks for errors is traced as it is, where the program has it."""
+    """In-place operators become functional ones; what looks for errors is traced as it is, where the program has it.
+
+    aliases: `sharing.Aliases` where inputs share memory.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.aliases = Aliases()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._linalg_check_errors.default:
@@ -119,6 +127,8 @@ class FunctionalMode(FunctionalTensorMode):
             with self:
                 return NO_FUNCTIONAL_FORM[func](*args, **(kwargs or {}))
         result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.aliases.storages:
+            self.aliases.follow(func, args, kwargs or {}, result)
         if func not in LAYOUTS:
             return result
         with self:
@@ -128,9 +138,10 @@ class FunctionalMode(FunctionalTensorMode):
 class GraphRunner(fx.Interpreter):
     """Interpret the captured graph, with the constants replaced, and remember the first tensor of every storage."""
 
-    def __init__(self, gm, constants, provenance, inference):
+    def __init__(self, gm, constants, provenance, inference, aliases):
         super().__init__(gm, garbage_collect_values=False)
         self.constants, self.bases, self.provenance, self.inference = constants, {}, provenance, inference
+        self.aliases = aliases
 
     def get_attr(self, target, args, kwargs):
         value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -158,7 +169,7 @@ class GraphRunner(fx.Interpreter):
 
     def run_node(self, node):
         if "as_strided" in str(node.target):
-            check_memory_layout(self.env[node.args[0]])
+            check_memory_layout(self.env[node.args[0]], self.aliases)
         if node.target == "requires_grad_" and node.args[0].op == "placeholder":
             if self.env[node.args[0]].requires_grad != (node.args[1:] != (False,)):
                 raise Unsupported(*AUTOGRAD_MUTATION)
@@ -185,7 +196,7 @@ class NestedRunner(torch.nn.Module):
 
     def __init__(self, outer, gm):
         super().__init__()
-        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference)
+        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases)
         self.runner.bases = outer.bases
         self.runner.run_and_note = lambda node, run: run()
 
@@ -193,9 +204,11 @@ class NestedRunner(torch.nn.Module):
         return self.runner.run(*inputs)
 
 
-def check_memory_layout(tensor):
+def check_memory_layout(tensor, aliases):
     """`as_strided` reads memory, not elements: the traced value must lie in memory as the user's tensor does."""
     value = unwrap(tensor)
+    if storage_key(tensor) in aliases.storages:
+        raise Unsupported("as_strided of shared memory", "the graph reads the memory of inputs that share it")
     if (value.stride(), value.storage_offset()) != (tensor.stride(), tensor.storage_offset()):
         raise Unsupported(
             "as_strided of a written tensor",
@@ -248,8 +261,11 @@ class Program:
     versions: list  # of each result: how often the program wrote to it in place
 
 
-def _mutation(index, primal, history):
-    """What happened to one input.  `history` is its (version, grad_fn, requires_grad) before the run."""
+def _mutation(index, primal, owner, history, written):
+    """What happened to one input.  `history` is its (version, grad_fn, requires_grad) before the run.
+
+    owner: what it is a view of if inputs share memory, else the input itself.  written: if it was, then by its name.
+    """
     version, grad_fn, requires_grad = history
     if torch._functionalize_has_metadata_mutation(primal.elem) or torch._functionalize_was_storage_changed(primal.elem):
         raise Unsupported(
@@ -257,27 +273,29 @@ def _mutation(index, primal, history):
             "the graph changes the shape, strides or storage of a tensor that it was given",
             "return a new tensor instead of calling resize_, t_, set_ or assigning .data",
         )
-    mutated = torch._functionalize_has_data_mutation(primal.elem)
+    mutated = torch._functionalize_has_data_mutation(primal.elem) and written
     if mutated:
         check_write(primal)
-    if primal.requires_grad != requires_grad and (requires_grad or primal.grad_fn is None):
+    if owner.requires_grad != requires_grad and (requires_grad or owner.grad_fn is None):
         raise Unsupported(*AUTOGRAD_MUTATION)
     if not mutated:
         return None
-    writes = primal._version - version
-    if primal.grad_fn is not grad_fn:
+    writes = owner._version - version
+    if owner.grad_fn is not grad_fn:
         return InputMutation(index, "copy_", writes)
     return InputMutation(index, "no_grad" if writes else "data", writes)
 
 
-def run_functional(gm, primals, constant_names, provenance, inference):
+def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     """Run the graph on functional inputs, inside a trace that records every operator.  Returns the `Program`.
 
-    inference: whether the graph was captured in inference mode.
+    inference: whether the graph was captured in inference mode.  aliases: what is known of inputs that share memory.
     """
     count = len(primals) - len(constant_names)
-    history = [(p._version, p.grad_fn, p.requires_grad) if isinstance(p, torch.Tensor) else None for p in primals]
-    runner = GraphRunner(gm, dict(zip(constant_names, primals[count:], strict=True)), provenance, inference)
+    owners = [aliases.owners.get(i, p) for i, p in enumerate(primals)]
+    history = [(o._version, o.grad_fn, o.requires_grad) if isinstance(o, torch.Tensor) else None for o in owners]
+    constants = dict(zip(constant_names, primals[count:], strict=True))
+    runner = GraphRunner(gm, constants, provenance, inference, aliases)
     try:
         outputs = runner.run(*primals[:count], enable_io_processing=False)
     except RuntimeError as error:
@@ -286,8 +304,9 @@ def run_functional(gm, primals, constant_names, provenance, inference):
                 raise Unsupported(*reason) from error
         raise
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
-    tensors = [(i, p, history[i]) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
-    mutations = [m for m in (_mutation(*entry) for entry in tensors) if m is not None]
-    planner = OutputPlanner(primals, runner.bases, outputs)
+    tensors = [(i, p) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
+    found = [_mutation(i, p, owners[i], history[i], aliases.is_written(i)) for i, p in tensors]
+    mutations = aliases.mutations([m for m in found if m is not None])
+    planner = OutputPlanner(primals, runner.bases, outputs, aliases)
     versions = [r._version if isinstance(r, torch.Tensor) else 0 for r in planner.results]
     return Program(mutations, planner.specs, [with_eager_strides(r) for r in planner.results], versions)

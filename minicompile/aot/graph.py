@@ -33,6 +33,8 @@ class AOTGraph:
     recomputed: list = dataclasses.field(default_factory=list)  # names of forward nodes that the backward runs again
     differentiable: list = dataclasses.field(default_factory=list)  # positions among forward's outputs with a tangent
     frees: list = dataclasses.field(default_factory=list)  # for each tangent those that a backward from it frees
+    sharing: list = dataclasses.field(default_factory=list)  # the inputs that share memory
+    memories: list = dataclasses.field(default_factory=list)  # what they share, by name: inputs behind the constants
     grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each of them
     input_needs_grad: list = dataclasses.field(default_factory=list)
@@ -49,6 +51,16 @@ class AOTGraph:
     fake_mode: object = None
     node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
     passes: list = dataclasses.field(default_factory=list)  # (name, nodes before, nodes after), in order
+
+    @property
+    def input_count(self):
+        return len(self.input_names) + len(self.constants) + len(self.memories)
+
+    @property
+    def overwritten(self):
+        """The inputs, by number, whose memory has other values after the call."""
+        written = [m.index for m in self.mutations if m.index not in self.sharing]  # those are asked for sizes only
+        return [*written, *range(self.input_count - len(self.memories), self.input_count)]
 
     @property
     def saved_bytes(self):

@@ -81,10 +81,10 @@ def facts(value, storages):
 
 
 # --- entries ----------------------------------------------------------------------------------------
-def traced(gm, inputs, decompositions):
-    """What `trace` gives, which is looked up first and kept."""
+def traced(gm, inputs, decompositions, sharing=None):
+    """What `trace` gives, which is looked up first and kept, unless inputs share memory."""
     key = None
-    if config.graph_cache and not config.force_disable_caches and decompositions is None:
+    if sharing is None and config.graph_cache and not config.force_disable_caches and decompositions is None:
         try:
             key = key_of(gm, inputs)
         except Unnameable as reason:
@@ -94,7 +94,7 @@ def traced(gm, inputs, decompositions):
         record.counters["graph_cache_hits"] += 1
         graph = restored(entry, gm, inputs)
     else:
-        graph = trace(gm, inputs, decompositions)
+        graph = trace(gm, inputs, decompositions, sharing)
         runtime.note_results(graph)
         if graph.backward is not None:
             partial.note_backward(graph)

@@ -94,11 +94,11 @@ def differentiate(targets, sources, tangents):
         raise
 
 
-def traced_function(gm, example_inputs, constant_names, recording):
+def traced_function(gm, example_inputs, constant_names, recording, sharing):
     """The function that `make_fx` runs: forward, and if any result needs it, backward.  It returns a flat list."""
 
     def run(*fakes):
-        with functionalize.FunctionalMode():
+        with functionalize.FunctionalMode() as mode:
             leaves = [FunctionalTensor.to_functional(f) if isinstance(f, torch.Tensor) else f for f in fakes]
             provenance = recording.provenance = Provenance(get_proxy_mode().tracer.graph)
             # An input with history may be written in place, which autograd refuses for a leaf: a copy stands for it.
@@ -107,8 +107,12 @@ def traced_function(gm, example_inputs, constant_names, recording):
                 for leaf, example in zip(leaves, example_inputs, strict=True)
             ]
             recording.stand_ins = {n.name for n in get_proxy_mode().tracer.graph.nodes}
-            inference = recording.inference
-            program = functionalize.run_functional(gm, primals, constant_names, provenance, inference)
+            if sharing is not None:
+                sharing.connect(leaves, primals, mode.aliases)
+                primals = primals[: len(sharing.values)]
+            program = functionalize.run_functional(
+                gm, primals, constant_names, provenance, recording.inference, mode.aliases
+            )
             recording.program = program
             new_values = [primals[m.index] for m in program.mutations]
             results = [*new_values, *program.results]
@@ -139,18 +143,30 @@ def needs_grad(value):
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def trace(gm, inputs, decompositions=None):
+def fake_inputs(gm, inputs, constants, sharing):
+    """(examples, fake tensors and symbols, fake mode) of all that the graph takes; sharing: if inputs share memory."""
+    examples = [*inputs, *constants.values()]
+    values = sharing.values if sharing else [*functionalize.example_values(gm, inputs), *constants.values()]
+    fake_mode = functionalize.fake_mode_of(values)
+    if sharing is not None:  # the memories take the gradients
+        examples = [*(e.detach() if i in sharing.members else e for i, e in enumerate(examples)), *sharing.memories]
+        values = [*values, *sharing.fakes(fake_mode)]
+    pairs = zip(values, examples, strict=True)
+    return (
+        examples,
+        [functionalize.fakeify(fake_mode, value, needs_grad(example)) for value, example in pairs],
+        fake_mode,
+    )
+
+
+def trace(gm, inputs, decompositions=None, sharing=None):
     """Functional ATen graph of `gm`, with its backward where grad mode is on and an input requires grad."""
     captured, gm = gm, attention.rewrite(gm)
     constants = functionalize.lift_constants(gm)
-    examples = [*inputs, *constants.values()]
-    values = [*functionalize.example_values(gm, inputs), *constants.values()]
-    fake_mode = functionalize.fake_mode_of(values)
-    pairs = zip(values, examples, strict=True)
-    fakes = [functionalize.fakeify(fake_mode, value, needs_grad(example)) for value, example in pairs]
+    examples, fakes, fake_mode = fake_inputs(gm, inputs, constants, sharing)
     table = decomposition_table() if decompositions is None else decompositions
     recording, known = Recording(torch.is_inference_mode_enabled()), assertions.symbols(fake_mode.shape_env)
-    run = traced_function(gm, examples, list(constants), recording)
+    run = traced_function(gm, examples, list(constants), recording, sharing)
     grad_enabled = torch.is_grad_enabled()
     # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.
     with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
@@ -164,7 +180,8 @@ def trace(gm, inputs, decompositions=None):
                 "size read from data", f"the backward makes a tensor of a size from data: {error}"
             ) from error
     placeholders = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
-    names, program = [*placeholders, *(n.replace(".", "_") for n in constants)], recording.program
+    memories, program = sharing.names() if sharing else [], recording.program
+    names = [*placeholders, *(n.replace(".", "_") for n in constants), *memories]
     result_count = len(program.mutations) + len(program.results)
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
     assertions.insert(functional, fake_mode.shape_env, known)
@@ -183,7 +200,9 @@ def trace(gm, inputs, decompositions=None):
         frees=list(recording.frees),
         grad_inputs=list(recording.grad_inputs),
         grad_dependence=list(recording.grad_dependence),
-        input_needs_grad=[needs_grad(f) for f in fakes],
+        sharing=sorted(sharing.members) if sharing else [],
+        memories=memories,
+        input_needs_grad=[*map(needs_grad, (*inputs, *constants.values()))],
         input_is_tensor=[isinstance(f, torch.Tensor) for f in fakes],
         numbers={i: v for i, v in enumerate(inputs) if isinstance(v, int | float | bool)},
         grad_enabled=grad_enabled,
@@ -196,7 +215,7 @@ def trace(gm, inputs, decompositions=None):
         graph.joint = forward
         partition(graph)
         graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
-    elif not grad_enabled and "frozen" in captured.meta:
+    elif not grad_enabled and "frozen" in captured.meta and sharing is None:
         freeze.fold(graph, captured.meta["frozen"])
     return graph
 

@@ -66,10 +66,11 @@ class OutputSpec:
 class OutputPlanner:
     """Sorts the outputs of the user's graph by where their memory is."""
 
-    def __init__(self, primals, bases, outputs):
+    def __init__(self, primals, bases, outputs, aliases):
         self.inputs = {id(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
         self.input_storage = {storage_key(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
         self.primals, self.bases, self.results, self.result_index = primals, bases, [], {}
+        self.aliases = aliases
         tensors = {id(o): o for o in outputs if isinstance(o, FunctionalTensor)}
         self.members = {}  # storage -> how many distinct outputs live in it
         for tensor in tensors.values():
@@ -94,8 +95,9 @@ class OutputPlanner:
             return OutputSpec("input", self.inputs[id(value)])
         if value.requires_grad and is_leaf(value):
             raise Unsupported(*NEW_LEAF)
-        key, views = storage_key(value), views_of(value.elem)
-        index = self.input_storage.get(key)
+        key = storage_key(value)
+        index = self.aliases.input_of(value) if key in self.aliases.storages else self.input_storage.get(key)
+        views = views_of(value.elem)[0 if index is None else len(views_of(self.primals[index].elem)) :]
         base = self.base_of(value, key) if index is None else self.primals[index]
         own_gradient = base is not None and base is not value and has_own_gradient(value, base)
         if own_gradient and (index is not None or self.members[key] > 1):

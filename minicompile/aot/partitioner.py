@@ -294,7 +294,7 @@ class Split:
         self.primals, self.tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
         self.forward = in_forward(nodes)
         self.places = {n for n in self.forward if n.op == "placeholder"}
-        self.mutated = {self.primals[m.index] for m in graph.mutations}
+        self.mutated = {self.primals[index] for index in graph.overwritten}
 
     def needed_in_backward(self, stop):
         return needed_for([*self.grads, *effects(self.joint, backward=True)], stop)

@@ -6,14 +6,12 @@ it): copy new values into the inputs that the program wrote, rebuild views from 
 Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py`.  Taught in chapter 08.
 """
 
-import operator
-
 import torch
 from torch import fx
 
-from .. import record
 from .nodes import is_tensor, is_view
 from .outputs import replay_views
+from .overlap import extent
 
 
 def eager(gm):
@@ -79,12 +77,15 @@ def write_mutation(writer, graph, position, mutation):
     if mutation.how == "data":
         writer.add(f"{target}.data.copy_({new})")
     elif mutation.how == "copy_":
+        if mutation.index in graph.sharing:  # a view whose base was just written knows it when it is asked
+            writer.add(f"{target}.grad_fn")
         writer.add_in_mode(f"{target}.copy_({new})", graph.grad_enabled, True)
     else:
         matters = graph.grad_enabled and graph.input_needs_grad[mutation.index]
         writer.add_in_mode(f"{target}.copy_({new})", matters, False)
-    if mutation.writes > 1:
-        writer.add(f"torch.autograd.graph.increment_version([{target}] * {mutation.writes - 1})")
+    uncounted = mutation.writes - (mutation.how != "data")
+    if uncounted > 0:
+        writer.add(f"torch.autograd.graph.increment_version([{target}] * {uncounted})")
 
 
 def write_epilogue(writer, graph):
@@ -144,8 +145,12 @@ def is_plain(graph):
     return not (graph.mutations or graph.constants or graph.numbers) and specs == in_order
 
 
-def build(graph, gm, run_graph):
-    """The callable.  `run_graph(list of inputs) -> results`: the compiled forward, or the autograd function with it."""
+def build(graph, gm, run_graph, run_shared=None):
+    """The callable.  `run_graph(list of inputs) -> results`: the compiled forward, or the autograd function with it.
+
+    run_shared: a `SharedMemory`, for calls in which inputs share memory; without one the graph is for such calls, and
+    the callable takes the memories, a list, and the inputs.
+    """
     writer = WrapperSource()
     writer.scope.update(run_graph=run_graph, run_eager=eager(gm))
     trains = graph.backward is not None
@@ -157,66 +162,17 @@ def build(graph, gm, run_graph):
     for index, value in graph.numbers.items():
         writer.add(f"if inputs[{index}] != {writer.name('number', value)}:")
         writer.add("return run_eager(*inputs)", 2)
-    tensors = [i for i, is_tensor in enumerate(graph.input_is_tensor) if is_tensor]
-    if graph.mutations and len(tensors) > 1:
-        writer.scope["overlap"] = OverlapCheck(graph, tensors)
+    if run_shared is not None and run_shared.possible:
+        writer.scope.update(overlap=run_shared.check, run_shared=run_shared)
         writer.add("if overlap(inputs):")
-        writer.add("return run_eager(*inputs)", 2)
+        writer.add("return run_shared(inputs)", 2)
     if graph.constants:
         writer.scope["constants"] = tuple(graph.constants.values())
         writer.add("inputs = (*inputs, *constants)")
-    writer.add_in_mode("results = run_graph([*inputs])", graph.grad_enabled, mode)
+    writer.add(f"given = [*inputs{', *memories' if graph.memories else ''}]")
+    for index in graph.sharing:
+        writer.add(f"given[{index}] = given[{index}].data")
+    writer.add_in_mode("results = run_graph(given)", graph.grad_enabled, mode)
     write_epilogue(writer, graph)
-    return writer.build("def compiled_graph(*inputs):", "<minicompile aot wrapper>")
-
-
-class OverlapCheck:
-    """Does an input that the graph writes share memory with another input?  Then only eager's order is right.
-
-    Addresses that were found safe are remembered, so that a call looks only at the inputs that moved since.
-    """
-
-    def __init__(self, graph, tensors):
-        self.pick = operator.itemgetter(*tensors)
-        self.constants, self.safe = tuple(graph.constants.values()), [None] * len(tensors)
-        written = {m.index for m in graph.mutations}
-        self.written = {k for k, index in enumerate(tensors) if index in written}
-        self.extents = graph.extents
-
-    def __call__(self, inputs):
-        tensors = self.pick((*inputs, *self.constants))
-        starts = [t.data_ptr() for t in tensors]
-        if starts == self.safe and self.extents is not None:
-            return False
-        extents = self.extents or [extent(t) for t in tensors]
-        spans = [(start, start + size) for start, size in zip(starts, extents, strict=True)]
-        moved = [k for k, start in enumerate(starts) if start != self.safe[k] or self.extents is None]
-        if any(self.meets(spans, k) for k in moved) if len(moved) < 8 else self.sweep(spans):
-            record.counters["alias_fallbacks"] += 1
-            return True
-        self.safe = starts
-        return False
-
-    def meets(self, spans, k):
-        """Does input `k` share memory with another, and is one of the two written?"""
-        start, end = spans[k]
-        others = range(len(spans)) if k in self.written else self.written
-        return any(start < spans[i][1] and spans[i][0] < end for i in others if i != k)
-
-    def sweep(self, spans):
-        """The same for all inputs at once, in the order of their addresses."""
-        end_of_written = end_of_any = 0
-        for (start, end), is_written in sorted((span, k in self.written) for k, span in enumerate(spans)):
-            if start < (end_of_any if is_written else end_of_written) and start < end:
-                return True
-            end_of_any = max(end_of_any, end)
-            end_of_written = max(end_of_written, end) if is_written else end_of_written
-        return False
-
-
-def extent(tensor):
-    """Bytes from the first element to the end of the last."""
-    if tensor.numel() == 0:
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+    header = f"def compiled_graph({'memories, ' if graph.memories else ''}*inputs):"
+    return writer.build(header, "<minicompile aot wrapper>")

@@ -190,9 +190,18 @@ class OutputGraph:
     def add_input(self, tensor, source):
         """A placeholder for a tensor that exists outside; returns (node, fake)."""
         plain = plain_tensor(tensor)
+        if plain._is_view() and any(self.got_history(i, plain._base) for i in self.inputs):
+            unsupported("unusual tensor", f"{source.name} is a view of a tensor that got a history in the graph")
         with temporarily_clear_interpreter_stack():
             fake = self.sizes.fake_tensor(self.fake_mode, plain, source) if plain is tensor else self.fakeify(plain)
         return self.add_placeholder(tensor, fake, source)
+
+    @staticmethod
+    def got_history(graph_input, base):
+        """Whether the graph made this tensor, which is the base or another view of it, require a gradient."""
+        value, fake = graph_input.value, graph_input.fake
+        related = isinstance(value, torch.Tensor) and (value is base or value._is_view() and value._base is base)
+        return related and fake.requires_grad != value.requires_grad
 
     def add_number(self, value, source):
         """The tracker of an int or float that is another one at each call."""

@@ -1,6 +1,7 @@
 """The aliasing table: (name, function, maker of its inputs), by what the function does."""
 
 import torch
+from alias_rows_shared import SHARED
 from alias_rows_writes import WRITING
 from alias_worlds import (
     World,
@@ -327,6 +328,7 @@ NO_GRADIENT = [
 
 TABLES = {
     **WRITING,
+    "shared": SHARED,
     "pure": PURE,
     "results": RESULTS,
     "functions": FUNCTIONS,

@@ -7,7 +7,7 @@ from alias_rows import ROWS
 from aot_helpers import run_gm
 
 import minicompile
-from minicompile import aot
+from minicompile import aot, record
 
 MODES = ("grad", "no_grad", "inference")
 POKES = (None, None, 0, 1, 2)  # two calls, the second of compiled code; then the caller writes to an output
@@ -49,7 +49,8 @@ def directly(gm, examples):
 
 def row(name):
     """Its parameter: programs that raise in the middle of a graph do so in compiled code too, and are then run anew."""
-    return pytest.param(name, marks=pytest.mark.graph_errors) if "expanded" in name and "raises" in name else name
+    in_the_middle = "raises" in name and ("expanded" in name or name.startswith("shared"))
+    return pytest.param(name, marks=pytest.mark.graph_errors) if in_the_middle else name
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -72,6 +73,20 @@ def check(name, mode, backend):
         if poke is None or poke < outputs:
             found = compare(function, compiled, make, mode, poke)
             assert bool(found) == ((name, mode, poke) in KNOWN), (poke, found)
+
+
+BREAKS = ("shared: a plain view gets a history",)  # then a graph takes a tensor whose base the graph before it wrote
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", [n for n in ROWS if n.startswith("shared") and "raises" not in n])
+def test_shared_memory_is_compiled(name, backend):
+    """No call runs in eager; values by kernels too."""
+    function, make = ROWS[name]
+    compiled = minicompile.compile(function, backend=backend)
+    assert not compare(function, compiled, make, "grad")
+    assert not record.counters["alias_fallbacks"]
+    assert bool(record.counters["alias_graphs"]) == (not record.counters["graph_breaks"]) == (name not in BREAKS)
 
 
 def test_the_table_is_large():
