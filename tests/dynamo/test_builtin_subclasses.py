@@ -445,11 +445,17 @@ def test_a_copy_of_a_frozenset_of_another_class_is_a_plain_one_and_sizes_are_eag
     class Number(int):
         pass
 
+    class Word(str):
+        pass
+
     def f(x, frozen):
-        copied, number = frozen.copy(), Number(2**40)
-        return x + 1, copied is frozen, type(copied), copied == frozen, number.__sizeof__()
+        copied, number, letters = frozen.copy(), Number(2**40), iter(Word("abc"))
+        sizes = number.__sizeof__(), type(letters).__name__, next(letters), type(iter("a")).__name__
+        return x + 1, copied is frozen, type(copied), copied == frozen, sizes, letters, iter(Word("\xe9"))
 
     compiled = minicompile.compile(f, backend="eager")
     for frozen in (Frozen("ab"), Frozen(), Frozen("ab")):
-        expected = f(torch.ones(1), frozen)[1:]
-        assert compiled(torch.ones(1), frozen)[1:] == expected and expected[:3] == (False, frozenset, True)
+        *expected, rest, other = f(torch.ones(1), frozen)[1:]
+        *found, letters, another = compiled(torch.ones(1), frozen)[1:]
+        assert found == expected and expected[:3] == [False, frozenset, True]
+        assert type(letters) is type(rest) is type(another) is type(other) and list(letters) == list(rest)

@@ -27,6 +27,15 @@ KEEP_CLASS = (collections.deque, collections.OrderedDict, collections.defaultdic
 IMMUTABLE = (tuple, frozenset, *SCALARS)
 
 
+class DerivedText(str):
+    pass
+
+
+def iterator_of_derived_text(text):
+    """A plain text of ASCII characters has an iterator of another class."""
+    return iter(DerivedText(text))
+
+
 def builtin_base(cls):
     """The class written in C whose contents the objects have, or None."""
     return next((base for base in cls.__mro__ if base in BASES), None)
@@ -75,6 +84,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             if not tx.truth(base.call_method(tx, "__contains__", list(args), {})):
                 return self.call_special(tx, "__missing__", args)
         result = base.call_method(tx, name, list(args), kwargs)
+        if name == "__iter__" and self.base_type is str:
+            result.opener = iterator_of_derived_text
         if self.base_type in KEEP_CLASS and type(result) is type(base) and result is not base:
             unsupported("subclass of a builtin", f"`{name}` of {self} makes another {self.cls.__name__}")
         return self if result is base and self.base_type not in IMMUTABLE else result
