@@ -213,6 +213,13 @@ def test_another_compiler_has_other_keys(monkeypatch):
             assert keys() != before
 
 
+def test_a_package_that_changes_meanwhile_has_keys_that_no_other_process_has(monkeypatch):
+    before = cache.compiler_version.__wrapped__()
+    assert before == cache.compiler_version.__wrapped__()
+    monkeypatch.setattr(cache, "_LOADED", 0)
+    assert len({before, cache.compiler_version.__wrapped__(), cache.compiler_version.__wrapped__()}) == 3
+
+
 # --- what has no key --------------------------------------------------------------------------------
 class Doubled(torch.autograd.Function):
     @staticmethod
