@@ -9,6 +9,7 @@ import math
 import operator
 import types
 import typing
+import weakref
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ NAMESPACE = {
     **{name: getattr(classes, name) for name in (*classes.__all__, *builtin_classes.__all__)},
     **{name: getattr(prelude, name) for name in ("Box", "Pair", "Color", "Failure", "countdown", "Record")},
     **dict(collections=collections, contextlib=contextlib, functools=functools, math=math, operator=operator),
-    **dict(torch=torch, types=types, dataclasses=dataclasses),
+    **dict(torch=torch, types=types, dataclasses=dataclasses, weakref=weakref),
 }
 MAKERS = """
 Point(n) ; Tagged(n) ; Frozen(n) ; Perm.READ ; Row(n, 1) ; Table({1: 2}) ; Couple(n, 1) ; Word(n) ; Number(n) ; Money(n)
@@ -129,6 +130,7 @@ dict({}, {}) ; set([], []) ; filter(1) ; map() ; str(1, 2, 3, 4) ; int(y=1) ; fl
 min(1, foo=2) ; round(1, foo=2) ; callable(obj=1) ; [].index() ; {}.get() ; functools.reduce(function=max)
 operator.itemgetter(0)(i, n) ; operator.methodcaller('index')() ; operator.attrgetter('real')(obj=n)
 (lambda a, /: a)(a=1) ; (lambda a, b, c: 0)() ; (lambda a, *, b, c: 0)() ; (lambda a, *, b, c: 0)(1) ; (lambda: 0)(1)
+weakref.ref(Box)(1) ; weakref.ref(Box)(k=1) ; weakref.ref(i)(k=1) ; weakref.ref(x)(n) ; weakref.ref(Box, print)(1)
 (lambda a, *, b=1: 0)(1, 2, b=3) ; (lambda a: 0)(1, 2, z=3) ; (lambda a: 0)(1, a=2) ; (lambda *a, b: 0)()
 {}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)
 collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collections.defaultdict(int).update({}, {})

@@ -12,7 +12,7 @@ import weakref
 
 from ..builder import wraps
 from ..source import CallSource, CellSource, ConstantSource, LocalSource
-from .base import NotConstant, ObservedException, ValueVariable, VariableTracker, unsupported
+from .base import NotConstant, ObservedException, ValueVariable, VariableTracker, as_observed, unsupported
 from .classes import new_plain_object
 from .constant import NONE, ConstantVariable
 from .containers import DequeVariable, ListVariable
@@ -85,6 +85,12 @@ def dereference(reference):
     return reference()
 
 
+def refuse_arguments(tx, args, kwargs):
+    """A reference is called without any."""
+    with as_observed(tx):
+        weakref.ref(object)(*args, **kwargs)
+
+
 class WeakReferenceVariable(ValueVariable):
     """An existing weak reference: what it refers to is read anew, and guarded, when somebody looks."""
 
@@ -96,6 +102,7 @@ class WeakReferenceVariable(ValueVariable):
 
     def call_function(self, tx, args, kwargs):
         """What the captured program has let go of is still there during capture, and when guards are checked."""
+        refuse_arguments(tx, args, kwargs)
         if tx.side_effects.order or tx.root().has_dropped_an_argument():
             unsupported(
                 "object with a finalizer",
@@ -121,6 +128,7 @@ class NewWeakReferenceVariable(VariableTracker):
         return weakref.ref(self.cls.as_python_constant())
 
     def call_function(self, tx, args, kwargs):
+        refuse_arguments(tx, args, kwargs)
         return self.cls
 
     def children(self):
