@@ -459,3 +459,40 @@ def test_a_copy_of_a_frozenset_of_another_class_is_a_plain_one_and_sizes_are_eag
         *found, letters, another = compiled(torch.ones(1), frozen)[1:]
         assert found == expected and expected[:3] == [False, frozenset, True]
         assert type(letters) is type(rest) is type(another) is type(other) and list(letters) == list(rest)
+
+
+ASKED = (
+    "__module__",
+    "__name__",
+    "__qualname__",
+    "__doc__",
+    "__text_signature__",
+    "__wrapped__",
+    "__dict__",
+    "__func__",
+)
+TABLE, PLAIN_ERROR = type("Table", (dict,), {}), type("PlainError", (Exception,), {})
+BOUND = {
+    "method": TABLE(a=1).get,
+    "slot": TABLE(a=1).__len__,
+    "class method": TABLE.fromkeys,
+    "method of an exception": PLAIN_ERROR(1).with_traceback,
+    "slot of object": PLAIN_ERROR(1).__init__,
+}
+
+
+@pytest.mark.parametrize("bound", BOUND.values(), ids=BOUND)
+def test_a_bound_method_written_in_c_has_its_own_attributes(bound):
+    """Not those of what it was made of."""
+
+    def f(x, owner, name):
+        method, found = getattr(owner, name), []
+        for asked in ASKED:
+            try:
+                found.append(getattr(method, asked))
+            except AttributeError as error:
+                found.append(str(error))
+        return x + 1, found, method.__class__, method.__self__ is owner
+
+    compiled, x = minicompile.compile(f, backend="eager", fullgraph=True), torch.ones(1)
+    assert str(compiled(x, bound.__self__, bound.__name__)) == str(f(x, bound.__self__, bound.__name__))

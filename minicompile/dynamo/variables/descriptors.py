@@ -306,7 +306,18 @@ class BoundDescriptorVariable(VariableTracker):
     def var_getattr(self, tx, name):
         if name == "__self__":
             return self.instance
-        return tx.build(self.descriptor).var_getattr(tx, name)
+        kind = self.python_type()
+        if type_lookup(kind, name) is None:
+            tx.raise_observed(AttributeError, f"'{kind.__name__}' object has no attribute '{name}'")
+        if name in SHARED or self.is_slot() and name == "__qualname__":
+            return tx.build(self.descriptor).var_getattr(tx, name)
+        if name == "__qualname__":
+            is_class = self.instance.is_python_constant() and isinstance(self.instance.as_python_constant(), type)
+            owner = self.instance.as_python_constant() if is_class else self.instance.python_type()
+            return tx.build(f"{owner.__qualname__}.{self.descriptor.__name__}")
+        if name in ("__module__", "__class__"):
+            return tx.build(kind if name == "__class__" else None)
+        return super().var_getattr(tx, name)
 
     def reconstruct(self, codegen):
         codegen.push_function(self.descriptor.__get__)  # by its name an override would be found
@@ -320,6 +331,9 @@ class BoundDescriptorVariable(VariableTracker):
 
     def children(self):
         return (self.instance,)
+
+
+SHARED = ("__name__", "__doc__", "__text_signature__", "__objclass__")  # attributes that it has from the descriptor
 
 
 class MethodDescriptorVariable(ValueVariable):
