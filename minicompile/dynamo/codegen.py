@@ -265,6 +265,25 @@ class PyCodegen:
             head.store_fast(source.local)
         return head.instructions
 
+    def generator_states(self, draws):
+        """Push where the random generators stand that these numbers are drawn from."""
+        generators = dict.fromkeys(generator for _, generator, _, _ in draws)
+        for generator in generators:
+            self.load_source(generator)
+            self.load_attr("getstate")
+            self.call_function(0)
+        self.build_tuple(len(generators))
+
+    def set_generator_states(self, draws, local):
+        for k, generator in enumerate(dict.fromkeys(generator for _, generator, _, _ in draws)):
+            self.load_source(generator)
+            self.load_attr("setstate")
+            self.load_fast(local)
+            self.load_const(k)
+            self.binary_subscr()
+            self.call_function(1)
+            self.pop_top()
+
     def warnings(self, warnings):
         """Instructions that warn as operators of the graph did during capture; they go in front of it."""
         head = PyCodegen(self.output, self.code)

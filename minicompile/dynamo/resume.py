@@ -34,7 +34,7 @@ def finish(tx, codegen):
     Returns what belongs at the end of the code: where an exception from the graph goes.
     """
     output = tx.output
-    if output.assumed is not None and (output.changed_inputs() or output.draws):  # the frame could not run again
+    if output.assumed is not None and output.changed_inputs():  # the frame could not run again
         raise RestartAnalysis(*output.assumed)
     tx.side_effects.replay(codegen)
     codegen.fill_new_objects()
@@ -45,12 +45,15 @@ def finish(tx, codegen):
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call += codegen.graph_call(compiled, inputs)
     changed = output.changed_inputs()
-    if draws or any(output.has_no_version(i) or i.source.parent in output.array_sources for i in changed):
+    if any(output.has_no_version(i) or i.source.parent in output.array_sources for i in changed):
         codegen.instructions[:0] = draws + call
         return []
     before = _versions(tx, changed)
     before.store_fast("__versions")
-    codegen.instructions[:0] = before.instructions + call
+    if draws:
+        before.generator_states(output.draws)
+        before.store_fast("__states")
+    codegen.instructions[:0] = before.instructions + draws + call
     return _run_in_eager_after_error(tx, call, changed)
 
 
@@ -77,6 +80,7 @@ def _run_in_eager_after_error(tx, call, changed):
     handler.instructions += _versions(tx, changed).instructions
     handler.call_function(3)
     handler.store_fast("__error")
+    handler.set_generator_states(tx.output.draws, "__states")
     cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
     for instruction in handler.instructions[1:]:  # if it raises, the caller handles again what it handled before
         instruction.exc = ExceptionHandler(cleanup[0], 1, True)

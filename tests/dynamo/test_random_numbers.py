@@ -156,3 +156,23 @@ def test_a_generator_may_have_methods_of_its_own():
                 generator.random = own[:].pop
             results.append((function(torch.ones(1), generator)[1:], generator.getstate()))
         assert results[0] == results[1]
+
+
+@pytest.mark.graph_errors
+def test_a_graph_that_raises_after_a_draw_draws_the_same_again():
+    """The frame starts again in eager, with generators that stand where they stood."""
+
+    def program(x, place, own, log):
+        log.append((random.random(), own.randint(0, 9)))
+        try:
+            return x[place] * log[-1][0]
+        except IndexError:
+            return "caught", own.gauss(0, 1), random.random()
+
+    results = []
+    for function in (program, minicompile.compile(program, backend="eager")):
+        random.seed(7)
+        own, log = random.Random(3), []
+        found = [function(torch.ones(2), torch.tensor([place]), own, log) for place in (1, 9, 0, 7, 7)]
+        results.append((str(found), log, random.random(), own.random()))
+    assert results[0] == results[1]
