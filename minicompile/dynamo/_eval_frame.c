@@ -165,6 +165,10 @@ find_entry(PyThreadState *ts, PyCodeObject *co, _PyInterpreterFrame *f, PyObject
             PyObject *answer = PyObject_Vectorcall(guard, args, n + 1, NULL);
             holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
             Py_XDECREF(answer);
+            if (holds < 0 && PyErr_ExceptionMatches(PyExc_RecursionError)) {
+                PyErr_Clear(); /* as in ask_callback */
+                holds = 0;
+            }
         }
         if (holds < 0)
             break;
@@ -196,6 +200,8 @@ ask_callback(PyCodeObject *co, _PyInterpreterFrame *f, PyObject *callback)
         PyTuple_SET_ITEM(args, i, Py_NewRef(f->localsplus[i]));
     answer = PyObject_CallFunctionObjArgs(callback, co, F_FUNC(f), args, NULL);
     Py_DECREF(args);
+    if (answer == NULL && PyErr_ExceptionMatches(PyExc_RecursionError))
+        PyErr_Clear(); /* the compiler has no room here: the program may have, or meets the limit by itself */
     if (answer == Py_False)
         set_cache(co, SKIP);
     else if (answer != NULL && answer != Py_None) {

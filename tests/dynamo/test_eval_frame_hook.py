@@ -577,6 +577,22 @@ def test_exception_in_the_callback_reaches_the_caller():
     assert watch() is None and f(2) == 2
 
 
+def test_where_the_compiler_has_no_room_the_frame_runs_as_it_is():
+    def f(x):
+        return x
+
+    def no_room(*arguments):
+        return no_room(*arguments)
+
+    def room_once(code, fn, args):
+        return copying({"f"}, guard=no_room)(code, fn, args) if not hook.entries(code) else no_room()
+
+    for callback in (no_room, room_once):
+        with enabled(callback):
+            assert [f(1), f(2), f(3)] == [1, 2, 3]
+        hook.reset(f.__code__)
+
+
 @contextlib.contextmanager
 def recursion_limit(limit):
     old = sys.getrecursionlimit()
