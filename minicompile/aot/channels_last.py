@@ -2,7 +2,7 @@
 
 Goes in: a functional graph whose images are laid out channel by channel, as eager has them.  Comes out: where it wins,
 the same graph with copies in front of the convolutions, and with the strides that follow for everything behind them.
-Tensor cores read the channels of a pixel side by side: else cuDNN turns the images around before and after each call.
+Tensor cores, and oneDNN, read the channels of a pixel side by side: else the images are turned around at each call.
 Copies of weights are folded where parameters are frozen; pointwise kernels follow the strides of what they read; the
 user gets eager's strides.  Mirrors `decide_layout_opt` in `torch/_inductor/graph.py`.  Taught in chapter 13.
 """
@@ -17,9 +17,15 @@ from torch.utils import _pytree as pytree
 from .nodes import is_pure, is_random
 
 aten = torch.ops.aten
-DEVICES = {"cuda"}
+_onednn = torch._C._get_mkldnn_enabled
+HALF = (torch.float16, torch.bfloat16)
+DEVICES = {  # device -> whether its kernels of a dtype take channels last as they are
+    "cuda": lambda dtype: dtype in HALF or dtype == torch.float32 and torch.backends.cudnn.allow_tf32,
+    "cpu": lambda dtype: dtype in (*HALF, torch.float32) and torch.backends.mkldnn.is_available() and _onednn(),
+}
 IMAGES = {aten.convolution.default: (0, 1), aten.convolution_backward.default: (0, 1, 2)}  # x and w; and the gradient
 CHANNELS_LAST = (0, 2, 3, 1)
+FOLLOWS = {aten.max_pool2d_with_indices_backward.default}  # its result lies as its input does
 # These are defined by the strides of what they view: it gets those back that eager gives it.
 BY_STRIDES = {aten.view.default, aten._unsafe_view.default, aten.as_strided.default, aten.view.dtype}
 
@@ -45,8 +51,7 @@ def suits(node):
     """Are there fast kernels for this one?  Not for float32 proper, and not for groups of several channels."""
     x = node.args[len(IMAGES[node.target]) - 2].meta["val"]
     groups = node.args[8] if node.target is aten.convolution.default else node.args[9]
-    fast = x.dtype in (torch.float16, torch.bfloat16) or x.dtype == torch.float32 and torch.backends.cudnn.allow_tf32
-    return x.device.type in DEVICES and fast and groups in (1, x.shape[1])
+    return x.device.type in DEVICES and DEVICES[x.device.type](x.dtype) and groups in (1, x.shape[1])
 
 
 def wins(convolutions):
@@ -139,7 +144,7 @@ class Layouts:
                 node.args, node.kwargs = args, kwargs
                 continue
             made, before = self.run(node.target, node.args, node.kwargs), node.meta["val"]
-            if node in convolutions:  # whose kernels follow, whatever the rule for fake tensors says
+            if node in convolutions or node.target in FOLLOWS:  # whatever the rule for fake tensors says
                 made = pytree.tree_map_only(torch.Tensor, self.last, made)
             if not same_layout(made, before):
                 self.eager[node], node.meta["val"] = before, made

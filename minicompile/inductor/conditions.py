@@ -36,14 +36,19 @@ def hoist_conditions(node):
 _TURNS = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
 
 
+def _side(expr):
+    """One side of a comparison of indices, as an Index; else None."""
+    value = expr.index if isinstance(expr, IndexExpr) else getattr(expr, "value", None)
+    return index(value) if isinstance(expr, IndexExpr) or type(value) is int else None
+
+
 def _turn(expr, var):
     """(the first value of a loop variable at which a comparison is no longer what it was, what it was), or None."""
     if not (isinstance(expr, ir.Op) and expr.name in _TURNS):
         return None
-    if not all(isinstance(a, IndexExpr) or type(getattr(a, "value", None)) is int for a in expr.args):
+    if None in (sides := [_side(a) for a in expr.args]):
         return None
-    a, b = (index(a.index if isinstance(a, IndexExpr) else a.value) for a in expr.args)
-    difference = a - b
+    difference = sides[0] - sides[1]
     step = difference.coefficient(var)
     before, offset = _TURNS[expr.name]
     if step not in (1, -1) or not difference.is_affine():
@@ -65,18 +70,31 @@ def pieces(nodes, var):
         edges = []
 
     def piece(number):
-        def decide(expr):
-            if expr in turns and turns[expr][0] in edges:
-                edge, before = turns[expr]
-                return ir.constant(before == (edges.index(edge) >= number), torch.bool)
-            if isinstance(expr, Masked) and isinstance(expr.args[0], Constant):
-                return expr.args[1 if expr.args[0].value else 2]
-            if isinstance(expr, ir.Op) and expr.name == "logical_and":
-                rest = [a for a in expr.args if not (isinstance(a, Constant) and a.value)]
-                no = [a for a in rest if isinstance(a, Constant)]
-                return (no or rest or expr.args)[0] if no or len(rest) < 2 else None
-            return None
-
-        return [dataclasses.replace(n, body=ir.transform(n.body, {}, decide)) for n in nodes]
+        known = {e: before == (edges.index(edge) >= number) for e, (edge, before) in turns.items() if edge in edges}
+        return decided(nodes, known)
 
     return edges, [piece(number) for number in range(len(edges) + 1)]
+
+
+def decided(nodes, known):
+    """The nodes with comparisons whose outcome is known, {comparison: bool}, and without what these leave out."""
+
+    def decide(expr):
+        if expr in known:
+            return ir.constant(known[expr], torch.bool)
+        if isinstance(expr, Masked) and isinstance(expr.args[0], Constant):
+            return expr.args[1 if expr.args[0].value else 2]
+        if isinstance(expr, ir.Op) and expr.name == "logical_and":
+            rest = [a for a in expr.args if not (isinstance(a, Constant) and a.value)]
+            no = [a for a in rest if isinstance(a, Constant)]
+            return (no or rest or expr.args)[0] if no or len(rest) < 2 else None
+        return None
+
+    return [dataclasses.replace(n, body=ir.transform(n.body, {}, decide)) for n in nodes]
+
+
+def masks_around(nodes, var):
+    """Comparisons that mask something in a loop and are the same all along it: compilers make no vectors of these."""
+    masks = (m.args[0] for n in nodes for m in ir.walk(n.body) if isinstance(m, Masked))
+    found = dict.fromkeys(e for m in masks for e in ir.walk(m) if isinstance(e, ir.Op) and e.name in _TURNS)
+    return [e for e in found if all((side := _side(a)) is not None and var not in side.vars() for a in e.args)]

@@ -1,6 +1,6 @@
 """Convolutions in channels last: the decision, what follows from it in a graph, and that users notice nothing.
 
-A GPU is not needed: the rule is told that CPUs are such devices.
+A GPU is not needed: CPUs are such devices, too, by a rule of their own.
 """
 
 import pytest
@@ -14,11 +14,6 @@ from minicompile.aot import channels_last
 from minicompile.bench.models import ZOO
 
 aten = torch.ops.aten
-
-
-@pytest.fixture
-def on_cpu(monkeypatch):
-    monkeypatch.setattr(channels_last, "DEVICES", {"cpu"})
 
 
 def graphs():
@@ -74,7 +69,7 @@ def compare(model, x, train):
 
 
 @pytest.mark.parametrize("form", ["contiguous", "channels_last", "transposed"])
-def test_inference(form, on_cpu):
+def test_inference(form):
     x = torch.randn(2, 3, 16, 16)
     x = x.to(memory_format=torch.channels_last) if form == "channels_last" else x.mT if form == "transposed" else x
     with torch.no_grad():
@@ -83,7 +78,7 @@ def test_inference(form, on_cpu):
     assert are_last(graph)
 
 
-def test_training(on_cpu):
+def test_training():
     compare(network().train(), torch.randn(2, 3, 16, 16), train=True)
     (graph,) = graphs()
     assert are_last(graph) and are_last(graph, backward=True)
@@ -92,7 +87,7 @@ def test_training(on_cpu):
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobile_cnn", "unet"])
-def test_models(name, on_cpu):
+def test_models(name):
     model, batch = ZOO[name].build()
     model.eval()
     with torch.no_grad():
@@ -107,7 +102,7 @@ def test_models(name, on_cpu):
     assert are_last(graphs()[0])
 
 
-def test_weights_are_converted_once_where_parameters_are_frozen(on_cpu):
+def test_weights_are_converted_once_where_parameters_are_frozen():
     x, model = torch.randn(2, 3, 16, 16), network().eval()
     with torch.no_grad(), config.patch(freeze=True):
         torch.testing.assert_close(minicompile.compile(model)(x), model(x), rtol=1e-4, atol=1e-4)
@@ -116,7 +111,7 @@ def test_weights_are_converted_once_where_parameters_are_frozen(on_cpu):
     assert are_last(graph) and all(w.op == "placeholder" for w in weights)
 
 
-def test_the_users_results_and_random_numbers_are_eagers(on_cpu):
+def test_the_users_results_and_random_numbers_are_eagers():
     convolution, x = nn.Conv2d(3, 8, 3), torch.randn(2, 3, 10, 10)
 
     def program(x):
@@ -144,7 +139,7 @@ def decided(model, x, autocast=None):
     return are_last(graphs()[0])
 
 
-def test_where_it_wins(on_cpu):
+def test_where_it_wins():
     x = torch.randn(1, 16, 8, 8)
     assert decided(nn.Conv2d(16, 16, 3), x)
     assert decided(nn.Conv2d(16, 16, 3, groups=16), x)
@@ -152,16 +147,21 @@ def test_where_it_wins(on_cpu):
     mixed = nn.Sequential(nn.Conv2d(16, 16, 3, groups=4), nn.Conv2d(16, 32, 3))
     assert decided(mixed, x)  # most of the work gains
     assert decided(nn.Conv2d(16, 16, 3).double(), x.double()) is False
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert not decided(nn.Conv2d(16, 16, 3), x)
+
+
+def test_where_it_wins_on_a_gpu(monkeypatch):
+    """Float32 proper has no tensor cores."""
+    monkeypatch.setitem(channels_last.DEVICES, "cpu", channels_last.DEVICES["cuda"])
+    x = torch.randn(1, 16, 8, 8)
+    assert decided(nn.Conv2d(16, 16, 3), x)
     with torch.backends.cudnn.flags(allow_tf32=False):
         assert not decided(nn.Conv2d(16, 16, 3), x)
         assert decided(nn.Conv2d(16, 16, 3), x, autocast=True)
 
 
-def test_not_on_a_cpu():
-    assert not decided(nn.Conv2d(16, 16, 3), torch.randn(1, 16, 8, 8))
-
-
-def test_other_dimensions_and_sizes_that_change_are_left_alone(on_cpu):
+def test_other_dimensions_and_sizes_that_change_are_left_alone():
     with torch.no_grad():
         minicompile.compile(nn.Conv1d(4, 4, 3))(torch.randn(2, 4, 9))
         minicompile.compile(nn.Conv2d(4, 4, 3), dynamic=True)(torch.randn(2, 4, 9, 9))

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from patterns import aten_graph
 
 import minicompile
-from minicompile import aot, inductor
+from minicompile import aot, inductor, testing
 from minicompile.bench import patterns as micro
 from minicompile.inductor import passes
 
@@ -90,7 +90,7 @@ CUT = {
 }
 
 
-LOOPS = {"cat": 3, "pad": 5, "pad that cuts off": 2, "one triangle": 2, "one row": 3}
+LOOPS = {"cat": 3, "pad": 8, "pad that cuts off": 2, "one triangle": 2, "one row": 3}
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -188,3 +188,41 @@ def test_no_bytes_are_moved_that_an_ideal_kernel_would_not_move(name):
         minicompile.compile(pattern.function, backend=backend)(*inputs)
     share = moved[0] / pattern.ideal(inputs, outputs)
     assert len(moved) == 1 and 0.5 < share <= MORE_BYTES.get(name, 1.001)
+
+
+def test_sums_of_columns_over_several_loops_are_as_exact_as_eagers():
+    """No more than 64 numbers are added in float32, however the rows are spread over loops."""
+    for shape in ((8, 2304, 32), (3, 700, 5, 40), (2, 5000, 7, 3)):
+        generator = torch.Generator().manual_seed(0)
+        x, y = torch.rand(shape, generator=generator), torch.rand((1, *shape[1:-1], 1), generator=generator)
+        dims = tuple(range(len(shape) - 1))
+        exact = ((x + y).double()).sum(dims)
+        (ours,) = compiled(lambda x, y: (x + y).sum(dims), x, y)(x, y)  # noqa: B023
+        assert (ours - exact).abs().max() <= 2e-7 * exact.abs().max()
+
+
+def test_what_a_mask_hides_of_a_whole_row_of_channels():
+    """Compilers make no vectors of a mask that is the same all along a loop: where it hides nothing there is none."""
+    image = torch.randn(2, 32, 9, 40)
+    image[0, :, 0, 0], image[1, 3, 4, 4], image[1, :, 8, 10] = float("nan"), float("inf"), -float("inf")
+    for x in (image, image.to(memory_format=torch.channels_last)):
+        for pool in (lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)):
+            call = compiled(pool, x)
+            assert " else {" in call.source.kernels.removeprefix(call.source.prelude)
+            torch.testing.assert_close(call(x)[0], pool(x), equal_nan=True)
+        torch.testing.assert_close(
+            compiled(lambda x: F.pad(x, (1, 2, 3, 4)), x)(x)[0], F.pad(x, (1, 2, 3, 4)), equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_pools_whose_windows_overlap_learn_in_kernels_where_channels_lie_last(padding):
+    """Ties, of which the first wins, and NaN, which wins always."""
+    convolution, x = torch.nn.Conv2d(3, 16, 3), torch.randn(2, 3, 17, 19).round(decimals=1)
+    pool = torch.nn.MaxPool2d(3, 2, padding)
+
+    def step(x):
+        return pool(convolution(x).mul(2).round())
+
+    x[1, 2, 5, 6] = float("nan")
+    testing.check(step, x.requires_grad_(), strides=False, rtol=1e-4, atol=1e-4, fallbacks=0)

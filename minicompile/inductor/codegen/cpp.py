@@ -14,7 +14,7 @@ import dataclasses
 import sympy
 
 from .. import ir, memory, passes
-from ..conditions import hoist_conditions, pieces
+from ..conditions import decided, hoist_conditions, masks_around, pieces
 from ..dependencies import Addresses, merge_loops
 from ..indexing import Indirect, Var, hint, index
 from ..scheduler import SCRATCH, levels
@@ -162,9 +162,28 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
                 self.line(line)
             for low, high, nodes in zip(bounds[:-1], bounds[1:], parts, strict=True):
                 loops = [*inside[:-1], Loop(loop.var, low, high)]
-                self.nest([(pragma, loops)], lambda nodes=nodes: point(nodes))
+                self.unmasked(
+                    nodes, loop.var, lambda nodes, loops=loops: self.nest([(pragma, loops)], lambda: point(nodes))
+                )
 
         self.nest(outside, body)
+
+    def unmasked(self, nodes, var, write):
+        """A vector loop twice where all of it may lie under a mask: where no mask hides anything, and elsewhere."""
+        masks = masks_around(nodes, var) if self.likely(var.size) >= PIECE else ()
+        if not masks:
+            write(nodes)
+            return
+
+        def branch(nodes):
+            self.push()
+            write(nodes)
+            return indent(self.pop())
+
+        whole, part = branch(decided(nodes, dict.fromkeys(masks, True))), branch(nodes)
+        condition = " && ".join(self.value(mask) for mask in masks)
+        for line in (f"if ({condition}) {{", *whole, "} else {", *part, "}"):
+            self.line(line)
 
     def fetch_rows(self, var):
         """Loops that fetch rows from which most lines will be picked, in an order that processors do not foresee."""

@@ -24,6 +24,15 @@ def is_multiple(size, step):
     return isinstance(size, int) and size % step == 0
 
 
+def blocks(loops):
+    """(the loops around, the one that is cut into blocks of about ROWS rows, those inside, its steps in a block)."""
+    cut, count = len(loops) - 1, 1
+    while cut > 0 and isinstance(loops[cut].var.size, int) and count * loops[cut].var.size <= ROWS:
+        count *= loops[cut].var.size
+        cut -= 1
+    return loops[:cut], loops[cut], loops[cut + 1 :], max(1, ROWS // count)
+
+
 class ColumnReductions:
     """The part of `LoopKernel` for column reductions."""
 
@@ -80,28 +89,29 @@ class ColumnReductions:
         def fill(arrays, kind):
             columns(lambda: [self.line(f"{arrays[n.name]}{at} = {identity(n, kind(n))};") for n in reductions])
 
-        def block(inside):
+        def block(loops):
             """Some rows, accumulated in the body's own precision and then added to the totals."""
             for node in reductions:
                 self.line(f"{acc_type(node)} {names[node.name]}[{tile}];")
             if reductions:
                 fill(names, acc_type)
-            *around, along = inside, *rest
+            *around, along = loops
             self.nest([(None, [loop]) for loop in around], lambda: self.some_rows(full, names, along, columns, at))
             for n in reductions:
                 joined = combine(n, totals[n.name] + at, names[n.name] + at, total_type(n))
                 columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
 
-        def rows(loop):
-            if not reductions or self.is_short(first.var.size, ROWS):
-                block(loop)
+        def rows(first):
+            around, cut, inside, step = blocks([first, *rest])
+            if not reductions or self.is_short(cut.var.size, step):
+                self.nest([(None, [loop]) for loop in around], lambda: block([cut, *inside]))
                 return
-            blocks = TileLoop("block", loop.low, loop.high, ROWS, -(-hint(first.var.size) // ROWS))
-            high = f"block + {ROWS}"
-            if not is_multiple(first.var.size, ROWS):
-                high = f"m_min<int64_t>({high}, {loop.high})"
-            inside = dataclasses.replace(loop, low="block", high=high)
-            self.nest([(None, [blocks])], lambda: block(inside))
+            some = TileLoop("block", cut.low, cut.high, step, -(-hint(cut.var.size) // step))
+            high = f"block + {step}"
+            if not is_multiple(cut.var.size, step):
+                high = f"m_min<int64_t>({high}, {cut.high})"
+            part = dataclasses.replace(cut, low="block", high=high)
+            self.nest([(None, [loop]) for loop in (*around, some)], lambda: block([part, *inside]))
 
         for node in reductions:
             self.line(f"{total_type(node)} {totals[node.name]}[{tile}];")

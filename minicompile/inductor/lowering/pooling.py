@@ -104,7 +104,8 @@ def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mo
     stride = per_dim(stride, 2) if stride else kernel
     padding, dilation = per_dim(padding, 2), per_dim(dilation, 2)
     windows = math.prod(-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, stride, dilation, strict=True))
-    most = 1 if x.device.type == "cpu" else 9  # ATen's CPU kernel scatters: one visit a window, not one an element
+    last = x.device.type != "cpu" or (fake().dim() == 4 and fake().stride(1) == 1)  # channels: vectors of them
+    most = 9 if last else 1  # ATen's CPU kernel scatters: one visit a window, not one an element
     if windows > most or not static(x.size[-2:], grad.size[-2:]):
         return NotImplemented
     dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
