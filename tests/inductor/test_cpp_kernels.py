@@ -108,6 +108,15 @@ def test_loops_are_cut_where_comparisons_change(name, dynamic):
         assert "m_within(x0 - 59, " in text
 
 
+@pytest.mark.parametrize("shape", [(2, 3136, 96), (3, 192, 40), (2, 6400, 8)])
+def test_threads_share_columns_of_two_dimensions(shape):
+    """Where the parts of the threads end within a block of rows, the block ends there too: nothing is added twice."""
+    x, scale = torch.randn(shape), torch.randn(shape[0], 1, 1)
+    ours = compiled(lambda x, scale: ((x * scale).sum((0, 1)), x * scale), x, scale)(x, scale)
+    torch.testing.assert_close(ours[0], (x * scale).sum((0, 1)), rtol=1e-4, atol=1e-3)
+    assert torch.equal(ours[1], x * scale)
+
+
 @pytest.mark.parametrize("shape", [(64, 512), (3207, 1024), (8, 3, 1700), (70_000, 300)], ids=str)
 def test_columns_are_reduced_some_rows_at_once_and_none_is_left_out(shape):
     """Whole numbers: sums are exact in any order.  Rows that are no multiple, chunks that end within a block."""

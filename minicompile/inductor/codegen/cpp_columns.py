@@ -170,7 +170,8 @@ class ColumnReductions:
             for node in reductions:
                 self.line(f"{total_type(node)}* {totals[node.name]} = {parts[node.name]}[chunk];")
             fill(totals, total_type)
-            step = 1 if len(self.inner) > 1 or not is_multiple(first.var.size, ROWS) else ROWS  # no block is cut
+            _, cut, _, step = blocks([self.loop(v) for v in self.inner])
+            step = step if cut.var is first.var and is_multiple(first.var.size, step) else 1  # no block is cut
             low, high = (f"{first.high} / {step} * {k} / {chunks} * {step}" for k in ("chunk", "(chunk + 1)"))
             rows(dataclasses.replace(first, low=low, high=high))
 
