@@ -7,7 +7,6 @@ Mirrors `torch/_dynamo/symbolic_convert.py` (BUILD_LIST, UNPACK_SEQUENCE).  Taug
 import itertools
 
 from .variables.base import VariableTracker, type_name
-from .variables.descriptors import class_lookup
 from .variables.elements import next_or_none
 from .variables.refusals import function_text, is_iterable
 from .variables.tensor_state import join_strings
@@ -111,7 +110,7 @@ class ContainerOpcodes:
         """The elements of the top of the stack; of an iterator no more than are asked for, or (rest) all others too."""
         value = self.pop()
         cls = value.python_type()
-        if not class_lookup(self, cls, "__iter__") and not class_lookup(self, cls, "__getitem__"):
+        if not is_iterable(cls):
             self.raise_observed(TypeError, f"cannot unpack non-iterable {type_name(cls)} object")
         if type(value).unpack is not VariableTracker.unpack:  # nobody sees how far a container was read
             return value.unpack(self)

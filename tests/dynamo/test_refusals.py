@@ -11,6 +11,7 @@ import types
 import typing
 import weakref
 
+import numpy
 import pytest
 import torch
 from fuzz import builtin_classes, classes, prelude
@@ -202,3 +203,26 @@ def test_an_enum_of_c_has_no_text_for_the_graph():
     compiled = minicompile.compile(lambda x: scaled(x * 2, [kind]))
     assert torch.equal(compiled(x), scaled(x * 2, [kind]))
     assert minicompile.stats()["break_reasons"] == {"operator argument": 1}
+
+
+class Indexed:
+    def __getitem__(self, index):
+        return (1, 2)[index]
+
+
+@pytest.mark.parametrize("value", [numpy.int64(3), numpy.float32(1), 3, None, object(), torch.float32, Indexed()])
+def test_what_cannot_be_unpacked(value):
+    def program(x, value):
+        told = []
+        for use in (
+            lambda: [a + b for a, b in [value]],
+            lambda: max(*value),
+            lambda: [0, 1].__setitem__(slice(1), value),
+        ):
+            try:
+                told.append(use())
+            except TypeError as error:
+                told.append(str(error))
+        return x + 1, told
+
+    assert str(minicompile.compile(program)(torch.ones(2), value)) == str(program(torch.ones(2), value))

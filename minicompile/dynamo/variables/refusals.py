@@ -10,7 +10,7 @@ chapter 06.
 
 import operator
 
-from .base import as_observed, stand_in, unsupported
+from .base import as_observed, can_change, stand_in, unsupported
 from .descriptors import type_lookup
 
 
@@ -48,8 +48,8 @@ def refuse(tx, function, *operands):
 
 
 def is_iterable(cls):
-    """What `iter()` accepts."""
-    return any(name in vars(base) for base in cls.__mro__ for name in ("__iter__", "__getitem__"))
+    """What `iter()` accepts: `__getitem__` makes a class that is written in Python a sequence, one in C mostly not."""
+    return any("__iter__" in vars(base) or ("__getitem__" in vars(base) and can_change(base)) for base in cls.__mro__)
 
 
 def function_text(function):
