@@ -101,6 +101,7 @@ class OutputGraph:
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
         self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
         self.data_aliases = []  # the fakes of `tensor.data`: the tensor's version does not count writes to them
+        self.written_in_inference = []  # storages, by their addresses: inference tensors have no version
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
         self.cached_calls = collections.Counter()  # of functions with an lru_cache
         self.warnings = []  # that its operators gave
@@ -253,16 +254,24 @@ class OutputGraph:
         return any(node.op not in ("placeholder", "get_attr", "output") for node in self.root_graph.nodes)
 
     def changed_inputs(self):
-        """Those that the graph writes to, and those of which nobody knows: inference tensors have no version."""
-        return [i for i in self.tensor_inputs() if self.has_no_version(i) or i.fake._version > 0]
+        """Those that the graph writes to."""
+        return [
+            graph_input
+            for graph_input in self.tensor_inputs()
+            if self.has_no_version(graph_input) or not graph_input.fake.is_inference() and graph_input.fake._version > 0
+        ]
 
     def has_no_version(self, graph_input):
-        """An inference tensor, one with other memory, one that is written to as `tensor.data`."""
-        fake = graph_input.fake
-        if graph_input.source in self.with_other_memory or fake.is_inference():
+        """Of those that the graph writes to: an inference tensor, one with other memory, one written to as `.data`."""
+        if graph_input.source in self.with_other_memory:
             return True
-        written = [alias.untyped_storage()._cdata for alias in self.data_aliases if alias._version > 0]
-        return bool(written) and fake.untyped_storage()._cdata in written
+        if not self.data_aliases and not self.written_in_inference:
+            return False
+        memory = graph_input.fake.untyped_storage()._cdata
+        aliases = [alias for alias in self.data_aliases if alias.untyped_storage()._cdata == memory]
+        without = any(fake.is_inference() for fake in (graph_input.fake, *aliases))
+        written = any(not alias.is_inference() and alias._version > 0 for alias in aliases)
+        return written or without and memory in self.written_in_inference
 
     def tensor_inputs(self):
         return [graph_input for graph_input in self.inputs if isinstance(graph_input.fake, FakeTensor)]

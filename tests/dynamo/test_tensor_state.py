@@ -313,3 +313,28 @@ def test_a_graph_that_raises_where_it_has_switched_a_mode_leaves_it_as_it_was(da
                 with pytest.raises(IndexError):
                     function(torch.ones(2), torch.tensor([7]))
                 assert torch.is_grad_enabled() is enabled and not torch.is_autocast_enabled("cpu") and nesting() == 0
+
+
+@pytest.mark.graph_errors
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_graph_of_inference_tensors_that_raises_meets_the_handlers(writes):
+    """They have no version: capture watches what is written.  Where nothing is, the frame can start again."""
+
+    def program(x, place):
+        y = x * 2
+        y.add_(1)
+        if writes:
+            x[:1].add_(1)
+        try:
+            return torch.add(y[place], 1, out=torch.empty(1))
+        except IndexError:
+            return "caught", y, x
+
+    results = []
+    for function in (program, minicompile.compile(program, backend="eager")):
+        minicompile.record.counters.clear()
+        with torch.inference_mode():
+            for place in (1, 7, 0):
+                x = torch.ones(2)
+                results.append((str(function(x, torch.tensor([place]))), x.tolist()))
+    assert results[3:] == results[:3] and minicompile.record.counters["graph_breaks"] == writes

@@ -35,6 +35,7 @@ from .tensor_state import (
     fits_as_gradient,
     format_number,
     refuse_handled_errors,
+    watching_writes,
     write_data,
 )
 from .warned import OperatorWarnings
@@ -310,7 +311,12 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     fake_args, fake_kwargs = fake_arguments(node_args, node_kwargs)
     function = getattr(fake_args[0], target) if op == "call_method" else target
     try:
-        with tx.output.fake_mode, tx.output.sizes.dispatcher(), OperatorWarnings(tx, target):
+        with (
+            tx.output.fake_mode,
+            tx.output.sizes.dispatcher(),
+            OperatorWarnings(tx, target),
+            watching_writes(tx.output),
+        ):
             result = function(*(fake_args[1:] if op == "call_method" else fake_args), **fake_kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         name = getattr(target, "__name__", target)

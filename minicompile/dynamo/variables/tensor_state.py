@@ -8,10 +8,12 @@ graph has run, and of which nothing is known yet.
 Mirrors parts of `torch/_dynamo/variables/tensor.py` and StringFormatVariable of `misc.py`.  Taught in chapter 06.
 """
 
+import contextlib
 import operator
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..break_kinds import break_error
 from ..source import AttrSource, CallSource
@@ -85,9 +87,33 @@ def write_data(tx, tensor, value):
 def refuse_handled_errors(tx):
     """A graph that wrote what no version counts cannot start again in eager, for a handler around what raises."""
     output = tx.output
-    if (output.data_aliases or output.with_other_memory) and is_in_try(tx):
-        if any(output.has_no_version(i) and not i.fake.is_inference() for i in output.tensor_inputs()):
+    if (output.data_aliases or output.with_other_memory or output.written_in_inference) and is_in_try(tx):
+        if any(map(output.has_no_version, output.tensor_inputs())):
             unsupported("tensor attribute write", "an operator in a `try`, after a write to `tensor.data`")
+
+
+class WritesOfInference(TorchDispatchMode):
+    """Around an operator on fake tensors: which memory it writes to, that an inference tensor has."""
+
+    def __init__(self, output):
+        super().__init__()
+        self.written = output.written_in_inference
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function._schema.is_mutable:
+            for place, argument in enumerate(function._schema.arguments):
+                value = kwargs.get(argument.name, args[place] if place < len(args) else None)
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    tensors = value if isinstance(value, list | tuple) else [value]
+                    self.written += [t.untyped_storage()._cdata for t in tensors if isinstance(t, torch.Tensor)]
+        return function(*args, **kwargs)
+
+
+def watching_writes(output):
+    """A block for an operator that may write to inference tensors."""
+    has_any = output.in_inference_mode or any(i.fake.is_inference() for i in output.tensor_inputs())
+    return WritesOfInference(output) if has_any else contextlib.nullcontext()
 
 
 def is_in_try(frame):
