@@ -6,6 +6,8 @@ Goes in: the choices of a Writer (programs.py), whose mixin this is.  Comes out:
 
 import sys
 
+from . import library_rows
+
 EXPRESSIONS = {
     "T": """
         <T>.view(-1)[1:].sum() + <T> ; torch.add(<T>, <T>, out=torch.empty_like(<T.>)) ; <T>.clone().t_().t()
@@ -37,7 +39,7 @@ EXPRESSIONS = {
         '%r' % [<I>]
         '%(k)-4s|' % {'k': <C>} ; '{0.v}'.format(<O>) ; '{:{}}'.format(<I>, 4) ; f"{<I.>!r}{<C.>=}"[:9]
         repr(<F>)[:5]
-        type(<X>).__qualname__ ; ''.join(reversed(<C>)) ; <C>.join(map(str, <L>))[:6] ; f"{(lambda: <I>)()}"
+        type(<X>).__qualname__ ; ''.join(reversed(<C>)) ; <C>.join(map(str, <L>))[:6] ; f"{(lambda: <I.>)()}"
     """,
     "L": """
         [*range(<I> % 4), *<L>][:5] ; [i for i in <L> if (lambda j: j > <I>)(i)]
@@ -369,7 +371,9 @@ type NAME = list[int]
 class Corners:
     """Mixin of the Writer."""
 
-    blocks = BLOCKS.strip().split("\n\n") + SINCE_3_12.strip().split("\n\n") * (sys.version_info >= (3, 12))
+    blocks = (BLOCKS + library_rows.BLOCKS).strip().split("\n\n") + SINCE_3_12.strip().split("\n\n") * (
+        sys.version_info >= (3, 12)
+    )
 
     def corner_(self, depth):
         """One of BLOCKS."""

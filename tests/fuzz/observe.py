@@ -15,7 +15,7 @@ import types
 
 import torch
 
-from . import prelude
+from . import library, prelude
 
 VIEWS = (types.MappingProxyType, bytearray, *map(type, [{}.keys(), {}.values(), {}.items()]))
 ITERATORS = (
@@ -47,7 +47,7 @@ class Snapshot:
             return "str", re.sub(r" at 0x\w+", "", repr(value))
         if value is None or isinstance(value, (bool, int, complex, range, type, types.ModuleType)):
             return type(value).__name__, repr(value)
-        if isinstance(value, (float, slice, bytes)) or type(value).__repr__ is type.__repr__:
+        if isinstance(value, (float, slice, bytes, library.PLAIN)) or type(value).__repr__ is type.__repr__:
             return type(value).__name__, repr(value)
         if isinstance(value, (tuple, frozenset)):
             return self.elements(value), self.attributes(value)

@@ -25,15 +25,16 @@ import torch.utils.checkpoint
 
 import minicompile
 
-from . import classes, corners
+from . import classes, corners, library
 from .classes import *  # noqa: F403 (for the programs)
 from .corners import *  # noqa: F403
+from .library import *  # noqa: F403
 
 __all__ = (
     "bisect collections contextlib contextvars copy dataclasses enum functools heapq inspect itertools math operator "
     "re types warnings weakref torch minicompile pause swallow untraced Pair Record Color Box Loud Guarded Manager "
     "Net Failure SubFailure traced scaled countdown relay given twice total_of doubled hooked match_of"
-).split() + [*classes.__all__, *corners.__all__]
+).split() + [*classes.__all__, *corners.__all__, *library.__all__]
 
 Pair = collections.namedtuple("Pair", "left right")
 

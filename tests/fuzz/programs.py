@@ -9,10 +9,9 @@ import contextlib
 import dataclasses
 import re
 
-from . import corner_rows, grammar
+from . import corner_rows, grammar, library_rows
 from .corner_rows import Corners
 from .definitions import Definitions
-from .grammar import BREAKING
 
 
 def rows(text):
@@ -28,7 +27,13 @@ def bracketed(text, alone):
     return text if alone or (" " not in text and text[0] not in "-~0123456789") else f"({text})"
 
 
-ROWS = {k: rows(text) + rows(corner_rows.EXPRESSIONS.get(k, "")) for k, text in grammar.EXPRESSIONS.items()}
+def table(name):
+    """The rows of a table in all files that have it."""
+    return sum((rows(getattr(module, name)) for module in MODULES if hasattr(module, name)), ())
+
+
+MODULES = (grammar, corner_rows, library_rows)
+ROWS = {k: sum((rows(module.EXPRESSIONS.get(k, "")) for module in MODULES), ()) for k in grammar.EXPRESSIONS}
 LEAVES = {kind: tuple(row for row in all_ if "<" not in row or row == f"<${kind}>") for kind, all_ in ROWS.items()}
 LEAVES |= {
     "T": ("<$T>",),
@@ -44,10 +49,7 @@ LEAVES |= {
     "X": ("7", "None", "<$I>", "<$A>", "<$L>"),
 }
 LEAVES |= {"W": ("torch.ones(2, 2, requires_grad=True)",), "A": ("[]", "<$A>"), "B": ("True", "<$I>", "<$L>")}
-SIMPLE_ROWS, RISKY_ROWS, RAISING_ROWS = (
-    rows(getattr(grammar, name)) + rows(getattr(corner_rows, name)) for name in ("SIMPLE", "RISKY", "RAISING")
-)
-BREAKING_ROWS = rows(BREAKING)
+SIMPLE_ROWS, RISKY_ROWS, RAISING_ROWS, BREAKING_ROWS = map(table, ("SIMPLE", "RISKY", "RAISING", "BREAKING"))
 ERRORS = "ValueError,LookupError,(TypeError, ValueError),Exception,Failure,KeyError,ArithmeticError,AttributeError"
 ERRORS = (*re.findall(r"\([^)]*\)|\w+", ERRORS), "(Failure, AssertionError)", "RuntimeError")
 MAX_DEPTH, MAX_LINES = 3, 26

@@ -11,6 +11,7 @@ import logging
 import signal
 import time
 import traceback
+import types
 import warnings
 
 import torch
@@ -106,6 +107,8 @@ def run(program, compiler=default_compiler):
         warnings.simplefilter("ignore", SyntaxWarning)
         warnings.simplefilter("ignore", UserWarning)
         eager, compiled = namespaces(program.text)
+        if not isinstance(compiled["fn"], types.FunctionType):
+            raise TypeError("no program: `fn` is to be a function")
         minicompile.reset()
         function, counts = compiler(compiled["fn"]), collections.Counter(programs=1)
         for number, world in enumerate(program.worlds):
