@@ -71,11 +71,13 @@ def facts(value, storages):
     if type(value) not in PLAIN or getattr(value, "constant", None) is not None:
         raise Unnameable(f"a {type(value).__name__}")
     memory, inference = value.untyped_storage(), value.is_inference()
+    # asked where a trace asks: autograd refuses some views the question
+    is_leaf = value.is_leaf if value.requires_grad and torch.is_grad_enabled() else None
     return [
         type(value).__name__,
         write(value),
         torch._C._dispatch_keys(value).raw_repr(),
-        [value.requires_grad, value.is_leaf, inference, value._is_view(), None if inference else value._version],
+        [value.requires_grad, is_leaf, inference, value._is_view(), None if inference else value._version],
         [storages.setdefault(memory._cdata, len(storages)), write(memory.nbytes())],
     ]
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from test_alias_table import check
 from torch.utils.checkpoint import checkpoint
 
 import minicompile
@@ -296,6 +297,11 @@ def run_once():
     minicompile.compile(lambda x: (x.exp() * 2).sum())(x).backward()
     assert torch.allclose(x.grad, 2 * x.detach().exp())
     return record.counters["graph_cache_hits"]
+
+
+def test_a_view_that_autograd_refuses_questions_has_a_key():
+    """Whether it is a leaf cannot be asked of a view whose base was written in inference mode."""
+    check("writes: overlapping: first written, grad", "inference", "aot_eager")
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "unsealed"])
