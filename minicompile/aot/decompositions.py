@@ -197,6 +197,12 @@ def upsample_linear(x, size, align_corners, *scales):
     return result.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
 
 
+@decompose(getattr(aten.random, "from"))
+def random_from(x, low, high, *, generator=None):
+    """The same draws by an operator whose name FX can write as Python, in which `from` is a word of its own."""
+    return NotImplemented if high is None or generator is not None else aten.randint_like.low_dtype(x, low, high)
+
+
 @decompose(aten.soft_margin_loss_backward.default)
 @in_opmath
 def soft_margin_loss_backward(grad, x, target, reduction=1):

@@ -57,6 +57,11 @@ def noise_that_is_read_twice(x):
     return (x + noise).sin() * noise.exp()
 
 
+def between_integers(x):
+    a = torch.empty(5).random_(1, 100)
+    return a, x.detach().clone().random_(-3, 3), torch.empty(4, dtype=torch.int64).random_(10), x.double().random_(2, 9)
+
+
 def written_in_place(x):
     y = x * 1
     return y.detach().bernoulli_(0.3), torch.empty(5).normal_(), torch.empty(4).uniform_(2, 3), y
@@ -149,6 +154,7 @@ PROGRAMS = {
     "in a loop": in_a_loop,
     "after a break": after_a_break,
     "noise that is read twice": noise_that_is_read_twice,
+    "between integers": between_integers,
     "written in place": written_in_place,
     "written views": written_views,
     "given generator": given_generator,
