@@ -10,6 +10,7 @@ Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught i
 
 import copy
 import dataclasses
+import functools
 
 import torch
 from torch import fx
@@ -126,13 +127,39 @@ class FunctionalMode(FunctionalTensorMode):
         if func in NO_FUNCTIONAL_FORM:
             with self:
                 return NO_FUNCTIONAL_FORM[func](*args, **(kwargs or {}))
+        if writes_lists(func) and share_memory(args):  # what is written for one place is read for the next
+            raise Unsupported(*OVERLAPPING_WRITE)
         result = super().__torch_dispatch__(func, types, args, kwargs)
+        if writes_lists(func):  # which is counted nowhere else
+            torch.autograd.graph.increment_version(written_by(func, args))
         if self.aliases.storages:
             self.aliases.follow(func, args, kwargs or {}, result)
         if func not in LAYOUTS:
             return result
         with self:
             return laid_out_as_in_eager(func, args, result)
+
+
+@functools.cache
+def writes_lists(func):
+    """A foreach function in place."""
+    arguments = [a for a in func._schema.arguments if isinstance(a.type, torch.ListType)]
+    return any(a.alias_info is not None and a.alias_info.is_write for a in arguments)
+
+
+def share_memory(lists):
+    """Do tensors at different places of these lists?"""
+    places = {}
+    for each in lists:
+        for k, t in enumerate(each) if isinstance(each, list | tuple) else ():
+            if isinstance(t, FunctionalTensor) and places.setdefault(storage_key(t), k) != k:
+                return True
+    return False
+
+
+def written_by(func, args):
+    pairs = [(a.alias_info, each) for a, each in zip(func._schema.arguments, args) if isinstance(each, list | tuple)]
+    return [t for alias, each in pairs if alias is not None and alias.is_write for t in each]
 
 
 class GraphRunner(fx.Interpreter):

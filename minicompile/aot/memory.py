@@ -86,10 +86,11 @@ class Budget:
 
     @staticmethod
     def useful(choices):
-        """The first choice, and those with more and more work for less and less memory, whose peak does not rise."""
+        """The first choice, and those with more and more work for less memory: less is kept, and the peak is lower."""
         found = choices[:1]
         for choice in sorted(choices[1:], key=lambda c: (c.work, c.memory)):
-            if choice.memory < found[-1].memory and choice.peak <= found[-1].peak:
+            last = found[-1]
+            if choice.memory < last.memory and choice.peak <= last.peak and choice.kept <= last.kept:
                 found.append(choice)
         return found
 

@@ -169,10 +169,13 @@ def build(graph, gm, run_graph, run_shared=None):
     if graph.constants:
         writer.scope["constants"] = tuple(graph.constants.values())
         writer.add("inputs = (*inputs, *constants)")
-    writer.add(f"given = [*inputs{', *memories' if graph.memories else ''}]")
-    for index in graph.sharing:
-        writer.add(f"given[{index}] = given[{index}].data")
-    writer.add_in_mode("results = run_graph(given)", graph.grad_enabled, mode)
+    given, header = "[*inputs]", "def compiled_graph(*inputs):"
+    if graph.memories:
+        header = "def compiled_graph(memories, *inputs):"
+        writer.add(f"given = {given}")
+        for index in graph.sharing:  # whose sizes are read
+            writer.add(f"given[{index}] = given[{index}].data")
+        given = "[*given, *memories]"
+    writer.add_in_mode(f"results = run_graph({given})", graph.grad_enabled, mode)
     write_epilogue(writer, graph)
-    header = f"def compiled_graph({'memories, ' if graph.memories else ''}*inputs):"
     return writer.build(header, "<minicompile aot wrapper>")

@@ -194,6 +194,19 @@ def write_split(x):
     return y, b
 
 
+def scale_parts_at_once(x):
+    y = x * 1
+    torch._foreach_mul_([y, y[1:], x * 2], 2.0)
+    return y
+
+
+def scale_several(x):
+    y, z = x * 1, x * 2
+    torch._foreach_mul_([y, z], 2.0)
+    torch._foreach_add_([y, z], [x, y])
+    return y, z
+
+
 def copy_between(x):
     y = torch.empty(4, 4)
     y.copy_(x)
@@ -210,6 +223,10 @@ RESULTS = [
     ("write to result under no_grad", write_result_under_no_grad, leaves((4, 4))),
     ("write to parts", write_split, leaves((4, 4))),
     ("copy_ into new", copy_between, leaves((4, 4))),
+    ("foreach of parts", scale_parts_at_once, leaves((4, 4))),
+    ("foreach", scale_several, leaves((4, 4))),
+    ("foreach, plain", scale_several, plain((4, 4))),
+    ("foreach of parts, plain", scale_parts_at_once, plain((4, 4))),
     ("result resized", resize_result, leaves((4, 4))),
     ("result transposed in place", transpose_result, leaves((4, 4))),
     ("result detached in place", detach_result, leaves((4, 4))),

@@ -156,6 +156,11 @@ def saved_then_written(x, y):
     return out
 
 
+def scale_each(x, y):
+    torch._foreach_mul_([x, y], 2.0)
+    return x.sum(), y * 3
+
+
 def swap_halves(a, b, c):
     t = a.clone()
     a.copy_(b)
@@ -219,6 +224,8 @@ SHARED = [
         lambda x, y, w: (y * w, x.add_(1))[0],
         with_weight(first_rows, last_rows),
     ),
+    ("foreach of both, in eager", scale_each, shared(first_rows, last_rows)),
+    ("foreach of both with a history, in eager", scale_each, shared(first_rows, last_rows, grad=True)),
     ("swap", swap_halves, shared(lambda b: b[:2], lambda b: b[2:], whole, grad=True)),
     ("everything under no_grad", under(torch.no_grad, write_in_turn), of_input_leaf(last_rows)),
     (

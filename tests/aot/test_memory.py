@@ -7,7 +7,7 @@ import torch
 
 import minicompile
 from minicompile import aot, config, record
-from minicompile.aot.memory import Budget
+from minicompile.aot.memory import Budget, Choice
 from minicompile.aot.partitioner import Split
 
 F = torch.nn.functional
@@ -119,6 +119,13 @@ def test_the_peak_falls_with_the_budget(name):
     assert peaks == sorted(peaks, reverse=True) and peaks[-1] < share * peaks[0]
     work = [len(graph.recomputed) for graph in graphs]
     assert work[0] < work[-1] and 0 < sum(s.bytes for s in extra(graphs[-1])) < sum(s.bytes for s in extra(graphs[0]))
+
+
+def test_with_the_budget_both_what_is_kept_and_the_peak_fall():
+    """A choice that lowers their sum, but keeps more or has a higher peak, is none."""
+    rows = [(30, 100, 0), (20, 95, 1), (25, 80, 2), (10, 99, 3), (15, 90, 4), (12, 90, 5)]
+    choices = [Choice(frozenset([work]), kept, peak, work) for kept, peak, work in rows]
+    assert [c.work for c in Budget.useful(choices)] == [0, 1, 4, 5]
 
 
 def test_budget_of_kernels():
