@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import minicompile
 from minicompile import errors
+from minicompile.testing import CompileCounter
 
 
 def double(x, *, bias=0):
@@ -206,7 +207,7 @@ def test_explain_tells_breaks_guards_and_stages():
 
 @pytest.mark.parametrize("make", [lambda: lambda x: x * 2 + 1, lambda: torch.nn.Linear(2, 2)])
 def test_explain_tells_what_was_compiled_before(make):
-    fn, counter, x = make(), minicompile.testing.CompileCounter(), torch.ones(3, 2)
+    fn, counter, x = make(), CompileCounter(), torch.ones(3, 2)
     compiled = minicompile.compile(fn, backend=counter)
     compiled(x)
     for told in (fn, compiled, fn):  # what is compiled already, too
