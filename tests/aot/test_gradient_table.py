@@ -15,7 +15,8 @@ WITHOUT = {
     "makes tensors, or asks for sizes": """arange empty empty_like empty_permuted empty_strided eye fill full full_like
         iota lift lift_fresh lift_fresh_copy new_empty new_empty_strided
         scalar_tensor seed uniform _efficientzerotensor sym_numel sym_size sym_storage_offset sym_stride bernoulli
-        _assert_scalar""",
+        _assert_scalar cauchy exponential geometric log_normal normal_functional rand_like randint_like randn_like
+        random""",
     "gives integers or truth values": """__lshift__ __rshift__ all any argmax argmin bitwise_and bitwise_left_shift
         bitwise_not bitwise_or bitwise_right_shift bitwise_xor eq ge gt isinf isnan le logical_and
         logical_not logical_or logical_xor lt ne nextafter signbit""",

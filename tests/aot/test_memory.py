@@ -263,8 +263,11 @@ def test_a_frozen_convolution_keeps_no_input():
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 4, 3))
     model[2].weight.requires_grad_(False)
     model[2].bias.requires_grad_(False)
-    (kept,) = saved_of(model, 2, 3, 8, 8)[0]
-    assert kept[2] == (2, 4, 6, 6)  # tanh's own, once
+    kept, graph = saved_of(model, 2, 3, 8, 8)
+    # The image and the weights, copied into channels last; and between the convolutions tanh's own, once.
+    assert [shape for *_, shape in kept] == [(2, 8, 8, 3), (4, 3, 3, 3), (2, 4, 6, 6), (4, 3, 3, 4)]
+    copies = [n for n in graph.backward.graph.nodes if n.target is aten.clone.default]
+    assert all(c.args[0].args[0].target is not aten.empty_strided.default for c in copies)  # it holds nothing
     (model(torch.ones(2, 3, 8, 8))).sum().backward()
     expected = model[0].weight.grad.clone()
     model.zero_grad()
