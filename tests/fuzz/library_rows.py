@@ -75,8 +75,8 @@ SIMPLE = """
     <$A>.append(np.asarray(<L>).sum()) ; <$A>.append(str(<X>)[:0]) ; <$A>.append(Branch(<I>)(<T>))
     <$N>.extra = Branch(<I>) ; <$A>.append(<$N>.parts[0]) ; <$N>.parts.append(torch.nn.Tanh())
     <$A>.append(re.findall('.1?', <C>)) ; <$A>.append(fractions.Fraction(<I>, 7)) ; <$E>[None] = <$E>[True] = <X>
-    <$A>.append(operator.setitem(<$E>, <I>, <X>)) ; <$A>.append(list(map(<$A>.append, <L>)))
-    <$A>.append(any(map(<$A>.append, <L>))) ; <$A>.append({**<E>, **{}} == <E>) ; <=L>[:] = <L>,
+    <$A>.append(operator.setitem(<$E>, <I>, <X>)) ; <$A>.append(list(map(<$A>.append, (*<L>,))))
+    <$A>.append(any(map(<$A>.append, (*<L>,)))) ; <$A>.append({**<E>, **{}} == <E>) ; <=L>[:] = <L>,
     <$A>.append(sum([<L>, <L>], [])) ; <$A>.append([*map(list, [<L>, <P>])])
 """
 RISKY = """

@@ -8,11 +8,13 @@ import collections
 import gc
 import linecache
 import logging
+import resource
 import signal
 import time
 import traceback
 import types
 import warnings
+from pathlib import Path
 
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -27,6 +29,7 @@ from .shrink import shrink
 
 FILE = "<program>"
 CPU_SECONDS = {"eager": 2, "compiled": 60}  # that one call may take; it takes a tenth of one
+MEMORY = 4 << 30  # bytes that one call may add to the process: a loop in C takes no signal, and would fill the machine
 
 
 class Mismatch(AssertionError):
@@ -64,7 +67,7 @@ class TooLong(BaseException):
 
 
 def timed(which, *call):
-    """`observe(*call)` within CPU_SECONDS; else TooLong."""
+    """`observe(*call)` within CPU_SECONDS and MEMORY; else TooLong, or a MemoryError for the program."""
     expired = []
 
     def too_long(signal_number, frame):
@@ -75,11 +78,16 @@ def timed(which, *call):
     # further.  Nor in a callback of the collector, which is where a program that fills the memory would always be.
     signal.signal(signal.SIGVTALRM, too_long)
     callbacks, gc.callbacks[:] = list(gc.callbacks), []
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    if limits[0] == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, limits[1]))
     signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS[which], 1)
     try:
         seen = observe(*call)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
         gc.callbacks[:] = callbacks
     if expired:
         raise TooLong
