@@ -14,7 +14,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils import _pytree as pytree
 
-from .nodes import is_pure, is_random
+from .nodes import base_of, is_pure, is_random
 
 aten = torch.ops.aten
 _onednn = torch._C._get_mkldnn_enabled
@@ -88,7 +88,7 @@ class Layouts:
     def __init__(self, graph, fake_mode):
         self.graph, self.fake_mode = graph, fake_mode
         self.eager = {}  # node -> its value as eager lays it out, where it is another now
-        self.copies = {}  # (node, order of its dimensions) -> its copy
+        self.copies = {}  # (node, order of its dimensions, half of the graph or None) -> its copy
         self.possible = True
 
     def run(self, target, args, kwargs):
@@ -113,12 +113,14 @@ class Layouts:
         if source.target is aten.empty_strided.default:  # stands for a value of which only the shape is asked
             value = source.meta["val"]
             return self.call(user, source.target, list(value.shape), places(value, order), **source.kwargs)
-        if (source, order) not in self.copies:
+        # An input is there in the backward anyway: copied again then, its copy is not kept.
+        half = user.meta.get("backward") if base_of(source).op == "placeholder" else None
+        if (key := (source, order, half)) not in self.copies:
             copied = self.call(user, aten.permute.default, source, list(order))
             copied = self.call(user, aten.clone.default, copied, memory_format=torch.contiguous_format)
             back = [order.index(d) for d in range(len(order))]
-            self.copies[source, order] = self.call(user, aten.permute.default, copied, back)
-        return self.copies[source, order]
+            self.copies[key] = self.call(user, aten.permute.default, copied, back)
+        return self.copies[key]
 
     def as_in_eager(self, source, user):
         """A node's value with eager's strides."""
