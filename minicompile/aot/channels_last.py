@@ -48,7 +48,7 @@ def work(node):
 
 
 def suits(node):
-    """Are there fast kernels for this one?  Not for float32 proper, and not for groups of several channels."""
+    """Are there fast kernels for this one?  Not for groups of several channels, nor on a GPU for float32 proper."""
     x = node.args[len(IMAGES[node.target]) - 2].meta["val"]
     groups = node.args[8] if node.target is aten.convolution.default else node.args[9]
     return x.device.type in DEVICES and DEVICES[x.device.type](x.dtype) and groups in (1, x.shape[1])
