@@ -235,23 +235,19 @@ class PyCodegen:
 
     def write_global(self, source, name, value):
         """A global of the frame itself (source None), or of the module whose dict is at `source`."""
-        deleted = value is self.side_effects.DELETED
-        namespace = self.output.function.__globals__ if source is None else source.value
-        if deleted and name not in namespace:  # set and deleted again
+        if value is self.side_effects.DELETED:  # it is not there where capture set it before
+            namespace = self.output.function.__globals__ if source is None else source.value
             self.push_function(dict.pop)
             for constant in (namespace, name, None):
                 self.load_const(constant)
             self.call_function(3)
             return self.pop_top()
+        self(value)
         if source is None:
-            if not deleted:
-                self(value)
-            return self.emit("DELETE_GLOBAL" if deleted else "STORE_GLOBAL", name)
-        if not deleted:
-            self(value)
+            return self.emit("STORE_GLOBAL", name)
         self.load_source(source)
         self.load_const(name)
-        self.delete_subscr() if deleted else self.store_subscr()
+        self.store_subscr()
 
     def draws(self, draws):
         """Instructions that draw random numbers into locals; they go in front of all others."""

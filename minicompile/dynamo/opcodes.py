@@ -174,8 +174,10 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
         self.store_global(instruction.argval, self.pop_lazy())
 
     def DELETE_GLOBAL(self, instruction):
-        self.load_global(instruction.argval)
-        self.store_global(instruction.argval, self.side_effects.DELETED)
+        name = instruction.argval
+        if not self.has_global(self.globals_dict, name, self.globals_of_frame()):
+            self.raise_observed(NameError, f"name '{name}' is not defined", name=name)
+        self.store_global(name, self.side_effects.DELETED)
 
     def store_global(self, name, value):
         self.side_effects.store_global(self.globals_dict, name, self.globals_source, value)

@@ -31,10 +31,12 @@ class SideEffects:
         self.output = output
         self.order = {}  # trackers of existing objects in the order of their first effect (values: None)
         self.attributes = {}  # tracker -> {name: tracker or DELETED}
+        self.moved = {}  # tracker -> the names that were deleted and set again: they come behind all others
         self.new_objects = set()  # trackers of objects that capture made
         self.mutated_containers = set()
         self.mortals = {}  # tracker of a changed container -> its first elements whose death the program hears of
         self.globals = {}  # (id of globals dict, name) -> (globals source, name, tracker or DELETED)
+        self.moved_globals = {}  # (id of globals dict, name): as `moved`
         self.activity = 0  # grows with each change of anything, and with each look at what capture has changed before
         self.modes = {}  # setter -> (restore arguments, current arguments)
         self.function_modes = []  # trackers of the torch function modes that are on now, outermost first
@@ -74,10 +76,13 @@ class SideEffects:
     def store_attr(self, tracker, name, value):
         self.activity += 1
         pending = self.attributes.setdefault(tracker, {})
-        if name in pending:
-            refuse_drop_of(pending[name])
-        else:
+        if name not in pending:
             refuse_overwriting(tracker, name, value)
+        elif pending[name] is self.DELETED:
+            del pending[name]
+            self.moved.setdefault(tracker, {})[name] = None
+        else:
+            refuse_drop_of(pending[name])
         pending[name] = value
         if tracker not in self.new_objects:
             self._touch(tracker)
@@ -115,9 +120,14 @@ class SideEffects:
         self.activity += 1
         if self.output.known(globals_dict) is not None:
             unsupported("introspection", f"the global `{name}` is set, and the globals are looked at as a dict too")
-        if (id(globals_dict), name) not in self.globals and name in globals_dict:
-            refuse_drop(globals_dict[name], name, value)
-        self.globals[id(globals_dict), name] = (source, name, value)
+        key = id(globals_dict), name
+        if key not in self.globals:
+            if name in globals_dict:
+                refuse_drop(globals_dict[name], name, value)
+        elif self.globals[key][2] is self.DELETED:
+            del self.globals[key]
+            self.moved_globals[key] = None
+        self.globals[key] = (source, name, value)
 
     def load_global(self, globals_dict, name):
         entry = self.globals.get((id(globals_dict), name))
@@ -162,9 +172,15 @@ class SideEffects:
             if hasattr(tracker, "replay_attributes"):
                 tracker.replay_attributes(codegen, self.pending_attributes(tracker))
                 continue
-            for name, value in self.pending_attributes(tracker).items():
+            pending = self.pending_attributes(tracker)
+            deleted = (
+                (name, self.DELETED) for name in self.moved.get(tracker, ()) if pending[name] is not self.DELETED
+            )
+            for name, value in (*deleted, *pending.items()):
                 codegen.write_attribute(tracker, name, value)
-        for source, name, value in self.globals.values():
+        moved = (self.globals[key] for key in self.moved_globals)
+        deleted = ((source, name, self.DELETED) for source, name, value in moved if value is not self.DELETED)
+        for source, name, value in (*deleted, *self.globals.values()):
             codegen.write_global(source, name, value)
         self.replay_modes(codegen)
 

@@ -72,6 +72,14 @@ class TranslatorServices:
             self.output.guard("lacks_key", self.globals_of_frame(), name)
         return self.load_builtin(name)
 
+    def has_global(self, globals_dict, name, source):
+        """Whether a name is among the globals now (`source`: theirs); guarded."""
+        pending = self.side_effects.load_global(globals_dict, name)
+        if pending is not None:
+            return pending is not self.side_effects.DELETED
+        self.guard("has_key" if name in globals_dict else "lacks_key", source, name)
+        return name in globals_dict
+
     def load_builtin(self, name):
         pending = self.side_effects.load_global(self.builtins_dict, name)
         source = ConstantSource(self.builtins_dict, "__builtins__")

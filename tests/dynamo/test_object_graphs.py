@@ -5,6 +5,7 @@ import functools
 import types
 import weakref
 
+import pytest
 import torch
 from torch import nn
 from worlds import same
@@ -376,3 +377,118 @@ def test_method_objects_that_exist_are_the_same_wherever_they_go():
     _, copied, same = minicompile.compile(program, backend="eager")(torch.ones(2), items, Box())
     assert [new is old for new, old in zip(copied, items, strict=True)] == [True] * 3
     assert same == (True, False, True, True)
+
+
+# --- the order of attributes --------------------------------------------------------------------------
+def holder(make):
+    """An object with attributes a, b and c, in this order."""
+    made = make()
+    made.a, made.b, made.c = 1, 2, 3
+    return made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Impl,
+        types.SimpleNamespace,
+        lambda: types.ModuleType("made"),
+        nn.Module,
+        ValueError,
+        type("List", (list,), {}),
+        lambda: X.clone().as_subclass(type("Tensor", (torch.Tensor,), {})),
+        lambda: functools.partial(int),
+        lambda: lambda: None,
+        lambda: type("Class", (), {}),
+    ],
+)
+def test_attributes_that_are_deleted_and_set_again_come_behind_all_others(make):
+    def program():
+        made = holder(make)
+
+        def f(x):
+            made.d = x
+            del made.a
+            made.e = 5
+            made.a = x + 1
+            del made.d
+            made.d = 6
+            del made.e
+            return x * made.b
+
+        return f, [(X,), (X,)], lambda: [name for name in vars(made) if len(name) == 1]
+
+    same(program, fullgraph=False)
+    assert program()[2]() == ["a", "b", "c"]
+
+
+def test_order_is_seen_during_capture_too():
+    def program():
+        made = holder(Impl)
+
+        def f(x):
+            vars(made)["a"] = vars(made).pop("a")
+            first = list(vars(made))
+            del made.b
+            made.b = x
+            del made.b
+            made.d = x
+            return first, list(vars(made).items())
+
+        return f, [(X,), lambda: setattr(made, "b", 2), (X,)], lambda: list(vars(made))
+
+    same(program)
+
+
+def test_globals_that_are_deleted_and_set_again_come_behind_all_others():
+    def program():
+        namespace = {"first": 1, "second": 2, "third": 3}
+
+        def f(x):
+            global first, second, fourth
+            del first
+            fourth = 1
+            first = x
+            del second
+            second = 4
+            del second
+            del fourth
+            fourth = x + 1
+            return first + fourth
+
+        restore = lambda: namespace.update(second=5)  # noqa: E731
+        step = types.FunctionType(f.__code__, namespace, closure=f.__closure__)
+        return step, [(X,), restore, (X,)], lambda: [name for name in namespace if name[0] != "_"]
+
+    same(program)
+
+
+def test_globals_that_may_be_there_or_not():
+    def program():
+        namespace, module = {"held": 1}, types.ModuleType("made")
+        namespace["module"], module.held = module, 1
+
+        def f(x, name):
+            global held, new, range
+            try:
+                if name == "held":
+                    del held
+                    del module.held
+                elif name == "new":
+                    new = x
+                    module.new = x
+                    del new
+                    del module.new
+                    del module.new
+                else:
+                    del range
+            except (NameError, AttributeError) as error:
+                return x + 1, type(error), error.args, getattr(error, "name", None)
+            return x + 2
+
+        restore = lambda: (namespace.update(new=5), vars(module).update(new=5))  # noqa: E731
+        steps = [(X, name) for name in ("held", "held", "new", "range")] + [restore, (X, "new")]
+        step = types.FunctionType(f.__code__, namespace, closure=f.__closure__)
+        return step, steps, lambda: [name for name in (*namespace, *vars(module)) if name[0] != "_"]
+
+    same(program)

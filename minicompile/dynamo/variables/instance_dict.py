@@ -35,7 +35,8 @@ class InstanceDictVariable(VariableTracker):
             if descriptors.is_data_descriptor(getattr(type_lookup(self.owner.cls, n), "attribute", None))
         }
         deleted = {n for n, value in pending.items() if value is tx.side_effects.DELETED}
-        return [n for n in {**existing, **pending} if n not in slots and n not in deleted]
+        stayed = [n for n in existing if n not in tx.side_effects.moved.get(self.owner, ())]
+        return [n for n in dict.fromkeys((*stayed, *pending)) if n not in slots and n not in deleted]
 
     def lookup(self, tx, name):
         """The attribute's tracker or None; guarded either way."""

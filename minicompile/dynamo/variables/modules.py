@@ -20,6 +20,7 @@ from ..source import AttrSource, CallSource, ConstantSource, ModuleAttrSource, M
 from .base import ValueVariable, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute, is_data_descriptor, type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
+from .refusals import refuse_attribute
 from .tensor import TensorVariable
 
 TABLES = ("_parameters", "_buffers", "_modules")  # in the order in which nn.Module.__getattr__ asks them
@@ -238,7 +239,9 @@ class PythonModuleVariable(ValueVariable):
         tx.side_effects.store_global(namespace, name, tx.globals_source_of(namespace), value)
 
     def var_delattr(self, tx, name):
-        self.var_getattr(tx, name)
+        namespace = vars(self.value)
+        if not tx.has_global(namespace, name, tx.globals_source_of(namespace)):
+            refuse_attribute(tx, delattr, self, name)
         self.var_setattr(tx, name, tx.side_effects.DELETED)
 
 

@@ -267,18 +267,21 @@ class UserDefinedObjectVariable(VariableTracker):
             if not self.has_instance_dict():
                 refuse_attribute(tx, delattr, self, name)
             tx.raise_observed(AttributeError, f"'{type_name(self.cls)}' object has no attribute '{name}'")
-        if self.source is not None and tx.side_effects.load_attr(self, name) is None:
-            tx.guard("present", self.attribute_source(name))
         self.forget(tx, name)
 
     def forget(self, tx, name):
         """Delete an attribute that the instance holds; one that capture gave it just goes away."""
         found = type_lookup(self.cls, name)
         slot = found is not None and isinstance(found.attribute, types.MemberDescriptorType)
-        if not (name in self.instance_dict() or (slot and self.value is not None and hasattr(self.value, name))):
-            del tx.side_effects.pending_attributes(self)[name]
+        if name in self.instance_dict():
+            tx.guard("has_key", self.source and AttrSource(self.source, "__dict__"), name)
+        elif slot and self.value is not None and hasattr(self.value, name):
+            tx.guard("present", self.source and self.attribute_source(name))
         else:
-            tx.side_effects.delete_attr(self, name)
+            tx.guard("slot_unset", self.source, found.attribute) if slot else self.guard_lacks(tx, name)
+            del tx.side_effects.pending_attributes(self)[name]
+            return
+        tx.side_effects.delete_attr(self, name)
 
     def has_custom_setattr(self):
         return isinstance(type_lookup(self.cls, "__setattr__").attribute, types.FunctionType)
