@@ -103,7 +103,7 @@ class OutputGraph:
         self.data_aliases = []  # the fakes of `tensor.data`: the tensor's version does not count writes to them
         self.written_in_inference = []  # storages, by their addresses: inference tensors have no version
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
-        self.cached_calls = collections.Counter()  # of functions with an lru_cache
+        self.cached_calls = []  # of functions with an lru_cache, in order
         self.warnings = []  # that its operators gave
         self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call

@@ -166,6 +166,9 @@ class SideEffects:
         for tracker in list(self.order):
             codegen.save(tracker)
         codegen.fill_new_objects()
+        for call in self.output.cached_calls:
+            codegen.call_object(lambda call=call: codegen.push_function(call.take_turn), [])
+            codegen.pop_top()
         for tracker in sorted(self.order, key=lambda t: getattr(t, "replay_order", 0)):
             if tracker in self.mutated_containers:
                 tracker.replay(codegen)
