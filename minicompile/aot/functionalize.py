@@ -11,6 +11,7 @@ Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught i
 import copy
 import dataclasses
 import functools
+import math
 
 import torch
 from torch import fx
@@ -22,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import Unsupported
 from .layouts import LAYOUTS, bernoulli_, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
+from .overlap import extent
 from .recurrent import RECURRENT
 from .refusals import check_arguments
 from .sharing import Aliases
@@ -127,7 +129,9 @@ class FunctionalMode(FunctionalTensorMode):
         if func in NO_FUNCTIONAL_FORM:
             with self:
                 return NO_FUNCTIONAL_FORM[func](*args, **(kwargs or {}))
-        if writes_lists(func) and share_memory(args):  # what is written for one place is read for the next
+        if writes_lists(func) and share_memory(
+            args
+        ):  # eager's loop reads what it just wrote; the functional form does not
             raise Unsupported(*OVERLAPPING_WRITE)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if writes_lists(func):  # which is counted nowhere else
@@ -149,12 +153,30 @@ def writes_lists(func):
 
 def share_memory(lists):
     """Do tensors at different places of these lists?"""
-    places = {}
+    seen = []
     for each in lists:
         for k, t in enumerate(each) if isinstance(each, list | tuple) else ():
-            if isinstance(t, FunctionalTensor) and places.setdefault(storage_key(t), k) != k:
-                return True
+            if isinstance(t, FunctionalTensor):
+                if any(k != place and meet(t, other) for place, other in seen):
+                    return True
+                seen.append((k, t))
     return False
+
+
+def meet(a, b):
+    """May two tensors share memory?"""
+    if storage_key(a) != storage_key(b):
+        return False
+    (first, end), (other_first, other_end) = bytes_of(a), bytes_of(b)
+    return first < other_end and other_first < end
+
+
+def bytes_of(tensor):
+    """Where in storage it begins and ends; all of it where sizes are symbolic."""
+    offset = tensor.storage_offset()
+    if not all(type(n) is int for n in (offset, *tensor.shape, *tensor.stride())):
+        return 0, math.inf
+    return (offset * tensor.itemsize, offset * tensor.itemsize + extent(tensor)) if tensor.numel() else (0, 0)
 
 
 def written_by(func, args):
@@ -252,17 +274,8 @@ def check_write(tensor):
 
 def overlap_in_part(a, b):
     """Whether two dense tensors share some memory but are not the same: as operands of a write, eager refuses them."""
-    if storage_key(a) != storage_key(b) or not (is_dense(a) and is_dense(b)):
-        return False
-    numbers = (*a.shape, *a.stride(), *b.shape, *b.stride(), a.storage_offset(), b.storage_offset())
-    if not all(type(n) is int for n in numbers) or 0 in (a.numel(), b.numel()):
-        return False
-    (first, end), (other_first, other_end) = (
-        (t.storage_offset() * t.itemsize, (t.storage_offset() + t.numel()) * t.itemsize) for t in (a, b)
-    )
-    if (first, end) == (other_first, other_end):
-        return a.stride() != b.stride()
-    return first < other_end and other_first < end
+    known = meet(a, b) and math.inf not in (*bytes_of(a), *bytes_of(b))
+    return known and is_dense(a) and is_dense(b) and (bytes_of(a), a.stride()) != (bytes_of(b), b.stride())
 
 
 # --- what the graph did -----------------------------------------------------------------------------

@@ -143,7 +143,11 @@ def extent(tensor):
 
 # --- one group --------------------------------------------------------------------------------------
 def group_of(tensors, track):
-    """(the `Group`, its memories) of inputs by index.  track: whether autograd records what the graph does."""
+    """(the `Group`, its memories) of inputs by index.  track: whether autograd records what the graph does.
+
+    What is refused runs in eager.  PyTorch compiles it: wrong numbers for two storages, no hooks, an error for two
+    histories.  A memory is one tensor: it reaches no further than a storage, and autograd gives it one history.
+    """
     first = next(iter(tensors.values()))
     if any(storage_key(t) != storage_key(first) for t in tensors.values()):
         refuse("two storages are one memory")

@@ -200,6 +200,13 @@ def scale_parts_at_once(x):
     return y
 
 
+def scale_parts_apart(x):
+    y = x * 1
+    torch._foreach_mul_([y[:1], y[2:], y[1:2]], 2.0)
+    torch._foreach_add_([y[0], y[1]], [y[2], y[3]])
+    return y, y[2]
+
+
 def scale_several(x):
     y, z = x * 1, x * 2
     torch._foreach_mul_([y, z], 2.0)
@@ -225,6 +232,8 @@ RESULTS = [
     ("copy_ into new", copy_between, leaves((4, 4))),
     ("foreach of parts", scale_parts_at_once, leaves((4, 4))),
     ("foreach", scale_several, leaves((4, 4))),
+    ("foreach of parts that do not meet", scale_parts_apart, leaves((4, 4))),
+    ("foreach of parts that do not meet, plain", scale_parts_apart, plain((4, 4))),
     ("foreach, plain", scale_several, plain((4, 4))),
     ("foreach of parts, plain", scale_parts_at_once, plain((4, 4))),
     ("result resized", resize_result, leaves((4, 4))),

@@ -1,5 +1,6 @@
 """Autograd around compiled regions: each scenario beside eager, and what is an error."""
 
+import partial_scenarios  # noqa: F401 (adds its scenarios)
 import pytest
 import torch
 from autograd_scenarios import SCENARIOS, leaf, network
