@@ -10,6 +10,9 @@ hook calls that in the frame's place: whoever looks at the stack sees one frame 
 """
 
 import functools
+import traceback
+
+import torch
 
 from .. import config, record
 from . import _eval_frame
@@ -22,6 +25,8 @@ from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
 from .variables.generators import GeneratorVariable
+
+hooks_of_saved = torch._C._autograd._top_saved_tensors_default_hooks
 
 
 def prologue_of(tx):
@@ -101,11 +106,17 @@ def note_graph_error(error, versions_before, versions):
     what was done already."""
     if not isinstance(error, Exception) or (config.strict and isinstance(error, OUR_MISTAKES)):
         raise error
-    if versions != versions_before:
+    if versions != versions_before or came_from_hook(error):
         raise error
     if isinstance(error, OUR_MISTAKES):
         record.warn_once(f"internal error in a compiled graph: {type(error).__name__}: {error}; it runs in eager")
     record.counters["graph_errors"] += 1
+
+
+def came_from_hook(error):
+    """Did the program's hook for what autograd saves raise it?  So checkpoint stops when it has what it needs."""
+    code = getattr((hooks_of_saved(True) or (None,))[0], "__code__", None)
+    return code is not None and any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def compile_return(tx):

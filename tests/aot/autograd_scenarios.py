@@ -258,52 +258,6 @@ def anomaly_without_nan(compiler):
 
 
 @scenario
-def save_on_cpu(compiler):
-    model, x = network(), leaf(2, 3)
-    with torch.autograd.graph.save_on_cpu():
-        out = compiler(model)(x)
-    out.sum().backward()
-    return [p.grad for p in model.parameters()], x.grad
-
-
-@scenario
-def packed_tensors(compiler):
-    """Hooks that replace what is saved: the backward reads what unpack gives."""
-    x = leaf(3)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
-        out = compiler(lambda x: (x * x.detach()).sum())(x)
-    out.backward()
-    return x.grad
-
-
-@scenario
-def saving_disabled(compiler):
-    x = leaf(3)
-
-    def call():
-        with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
-            with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-                return compiler(lambda x: x.sin())(x)
-
-    return failure(call)
-
-
-@scenario
-def memory_is_freed(compiler):
-    """After the backward nothing keeps the saved tensors alive."""
-    import weakref
-
-    w = leaf(3)
-    x = torch.ones(3)
-    out = compiler(lambda x, w: (x * w).sum())(x, w)
-    alive = weakref.ref(x)
-    del x
-    kept = alive() is not None
-    out.backward()
-    return kept, alive() is None
-
-
-@scenario
 def detached_output(compiler):
     x = leaf(3)
     out = compiler(lambda x: (x.sin(), x.cos().detach()))(x)

@@ -179,16 +179,6 @@ def written_input_and_result(compiler):
     return first, w.grad
 
 
-@scenario
-def offloaded(compiler):
-    x = leaf(3)
-    with torch.autograd.graph.save_on_cpu():
-        y, z = compiler(lambda x: (x.exp(), x.cos()))(x)
-    y.sum().backward()
-    z.sum().backward()
-    return x.grad
-
-
 # --- as people train ----------------------------------------------------------------------------------
 @scenario
 def discriminator(compiler):

@@ -2,6 +2,7 @@
 
 import partial_scenarios  # noqa: F401 (adds its scenarios)
 import pytest
+import saved_scenarios  # noqa: F401
 import torch
 from autograd_scenarios import SCENARIOS, leaf, network
 
