@@ -140,7 +140,8 @@ def draw_calls(timeline, title="What the hook does in each call"):
         canvas.text(right, y, readable(call.seconds), 13, anchor="end", bold=True)
         _bar(canvas, call, inside, left, scale, y + 8)
     kinds = {"call", *(span.kind for _, inside in timeline.calls for span in inside)}
-    _legend(canvas, kinds, left, first + lane * len(timeline.calls) + 8)
+    meanings = [(COLOURS[kind], meaning) for kind, meaning in MEANINGS.items() if kind in kinds]
+    canvas.legend(meanings, left, first + lane * len(timeline.calls) + 8)
     alt = f"{len(timeline.calls)} calls of one function: compiled when new, found in the cache after that"
     return canvas.picture(repr(timeline), alt)
 
@@ -156,10 +157,3 @@ def _bar(canvas, call, inside, x, scale, y):
     for span in inside:
         start = x + (span.start - call.start) * scale
         canvas.box(start, y, max(span.seconds * scale, 1), 24, COLOURS[span.kind], radius=0)
-
-
-def _legend(canvas, kinds, x, y):
-    for kind, meaning in ((kind, meaning) for kind, meaning in MEANINGS.items() if kind in kinds):
-        canvas.box(x, y, 16, 12, COLOURS[kind], radius=2)
-        canvas.text(x + 22, y + 11, meaning, 12)
-        x += 40 + 7.4 * len(meaning)

@@ -9,7 +9,7 @@ from ..inductor.ir import Extern, MultiOutput, View
 from . import style
 from .graphs import render
 from .joint import BACKWARD, CROSSES, PALE, graph_style, in_words, readable_bytes
-from .picture import PAGE, Canvas, from_figure
+from .picture import PAGE, Canvas, from_figure, name_bars
 
 LOOPS, KERNEL = "#f4dfec", "#fbf3f8"  # a loop nest; the kernel around it
 KEPT, FUSED = style.STAGE_COLOURS["codegen"], style.STAGE_COLOURS["lower"]
@@ -167,14 +167,9 @@ def draw_bytes(programs, title="Bytes that the kernels move"):
         }
         values = [count / 2**20 for count in moved.values()]
         panel.barh(list(moved), values, color=colours, height=0.7, edgecolor=style.MUTED, linewidth=0.8)
-        for k, count in enumerate(moved.values()):
-            panel.text(values[k] + max(values) * 0.01, k, readable_bytes(count), va="center", fontsize=11)
-        panel.set_xlim(0, max(values) * 1.12)
-        panel.invert_yaxis()
-        panel.grid(axis="y", visible=False)
+        name_bars(panel, values, map(readable_bytes, moved.values()))
         panel.set_title(name, loc="left", fontsize=12)
         lines += [name, *(f"  {word:24} {count:>12,} bytes" for word, count in moved.items())]
     axes[-1, 0].set_xlabel("MB")
-    figure.suptitle(title, fontsize=14, x=0.01, ha="left")
-    figure.tight_layout()
-    return from_figure(figure, "\n".join(lines), f"{title}: before, after and at least, for {len(programs)} programs")
+    alt = f"{title}: before, after and at least, for {len(programs)} programs"
+    return from_figure(figure, "\n".join(lines), alt, title)

@@ -48,14 +48,29 @@ def _described(svg, alt):
     return f"{head}<title>{escape(alt)}</title>{svg[end:]}"
 
 
-def from_figure(figure, text, alt):
-    """A Picture of a matplotlib figure; the figure is closed, so that the notebook does not show it twice."""
+def from_figure(figure, text, alt, heading="", **layout):
+    """A Picture of a matplotlib figure; the figure is closed, so that the notebook does not show it twice.
+
+    heading: a title above all panels.  layout: of `tight_layout`, for a figure of several.
+    """
     import matplotlib.pyplot as plt
 
+    if heading:
+        figure.suptitle(heading, fontsize=14, x=0.01, ha="left")
+        figure.tight_layout(**layout)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
     plt.close(figure)
     return Picture(buffer.getvalue(), text, alt)
+
+
+def name_bars(axes, ends, texts):
+    """Horizontal bars from the top down, each with a text at its end."""
+    for k, (end, text) in enumerate(zip(ends, texts, strict=True)):
+        axes.text(end + max(ends) * 0.01, k, text, va="center", fontsize=11)
+    axes.set_xlim(0, max(ends) * 1.13)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
 
 
 class Canvas:
@@ -83,6 +98,14 @@ class Canvas:
         self.parts.append(
             f'<text x="{x:g}" y="{y:g}" {font} text-anchor="{anchor}" xml:space="preserve">{escape(text)}</text>'
         )
+
+    def legend(self, meanings, x, y):
+        """A small box and a text for each (colour, text), in a row; returns where it ends."""
+        for colour, text in meanings:
+            self.box(x, y, 16, 12, colour, radius=2)
+            self.text(x + 22, y + 11, text, 12)
+            x += 42 + 7 * len(text)
+        return x
 
     def picture(self, text, alt):
         head = (

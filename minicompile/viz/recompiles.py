@@ -152,12 +152,8 @@ def draw_recompiles(history, title="Calls and cache entries"):
         canvas.text(34, y + 22, reason or "first call", 12, mono=bool(reason))
     if gave_up:
         canvas.text(34, top + row * (rows - 1) + 22, "eager", 12)
-    x = 16
     seen = {what for call in history.calls for _, what in call.steps} | ({EAGER} if gave_up else set())
-    for what in (what for what in MEANINGS if what in seen):
-        canvas.box(x, below, 16, 12, FILLS[what], radius=2)
-        canvas.text(x + 22, below + 11, MEANINGS[what], 12)
-        x += 44 + 6.6 * len(MEANINGS[what])
+    x = canvas.legend([(FILLS[what], MEANINGS[what]) for what in MEANINGS if what in seen], 16, below)
     canvas.text(x, below + 11, "numbers: the order within a call", 12, style.MUTED)
     for number, call in enumerate(key, 1):
         canvas.text(16, below + 30 + 20 * number - 8, f"{number:>2}  {call.label}", 12, style.MUTED, mono=True)

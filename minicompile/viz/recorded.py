@@ -45,23 +45,10 @@ def shares(recorded):
 def draw_bandwidth(recorded, title="Speed, as a share of a plain copy's"):
     """One line a pattern: how near it comes to a copy of as many bytes as an ideal kernel moves."""
     found = shares(recorded)
-    names, places = list(found), range(len(found))
-    figure, axes = style.subplots(figsize=(9.5, 1.3 + 0.235 * len(found)))
-    axes.axvline(100, color=style.INK, linewidth=1.5)
-    for place, (ours, theirs) in zip(places, found.values()):
-        if theirs:
-            axes.plot([100 * theirs, 100 * ours], [place, place], color=style.RULE, linewidth=3, zorder=1)
-    theirs = [(100 * other, place) for place, (_, other) in zip(places, found.values()) if other]
-    if theirs:
-        axes.plot(*zip(*theirs), "o", color=THEIRS, markerfacecolor=style.CARD, markersize=7, label="torch.compile")
-    axes.plot([100 * ours for ours, _ in found.values()], places, "o", color=OURS, markersize=7, label="minicompile")
+    rows = [(name, 100 * ours, theirs and 100 * theirs) for name, (ours, theirs) in found.items()]
+    figure, axes = pairs_of_dots(rows, 100, f"{title} ({machine_of(recorded)})", "lower left")
     axes.annotate("a copy", (100, len(found) - 0.6), (4, 0), textcoords="offset points", fontsize=11, color=style.MUTED)
-    axes.set_yticks(places, names, fontsize=10)
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set_xlim(left=0)
     axes.set_xlabel("% of the speed of a copy")
-    axes.set_title(f"{title} ({machine_of(recorded)})", loc="left")
-    axes.legend(loc="lower left")
     figure.tight_layout()
     median = statistics.median(ours for ours, _ in found.values())
     lines = [
@@ -72,12 +59,29 @@ def draw_bandwidth(recorded, title="Speed, as a share of a plain copy's"):
     return from_figure(figure, text, f"{title}, for {len(found)} patterns: median {median:.0%}")
 
 
+def pairs_of_dots(rows, goal, title, legend):
+    """(figure, axes) with a line for each (name, ours, torch.compile's or None); a rule at `goal`."""
+    figure, axes = style.subplots(figsize=(9.5, 1.3 + 0.25 * len(rows)))
+    axes.axvline(goal, color=style.INK, linewidth=1.5)
+    for place, (_, ours, theirs) in enumerate(rows):
+        if theirs:
+            axes.plot([theirs, ours], [place, place], color=style.RULE, linewidth=3, zorder=1)
+    look = {"linestyle": "none", "marker": "o", "markersize": 7}
+    theirs = [(other, place) for place, (_, _, other) in enumerate(rows) if other]
+    if theirs:
+        axes.plot(*zip(*theirs), color=THEIRS, markerfacecolor=style.CARD, label="torch.compile", **look)
+    axes.plot([ours for _, ours, _ in rows], range(len(rows)), color=OURS, label="minicompile", **look)
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=10)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_title(title, loc="left")
+    axes.legend(loc=legend)
+    return figure, axes
+
+
 def draw_race(recorded, title="gelu(x) * x, 134 MB read and 134 MB written"):
     """Speed of one kernel by the size of its blocks, a line for each number of warps; a star: what the rules take."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    figure, axes = plt.subplots(figsize=(9, 4.4))
+    figure, axes = style.subplots(figsize=(9, 4.4))
     lines, by_warps = {}, sorted({row["num_warps"] for row in recorded["rows"]})
     for warps, colour in zip(by_warps, list(style.STAGE_COLOURS.values())[1:]):
         rows = [(row["XBLOCK"], row["gb_s"] / 1000) for row in recorded["rows"] if row["num_warps"] == warps]
@@ -115,11 +119,8 @@ def kind_of(name):
 
 def draw_launches(recorded, title="One call, launch by launch"):
     """For each way of calling: when the host launched, and when the GPU worked."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
     ways, used, text = recorded["ways"], {}, [machine_of(recorded)]
-    figure, panels = plt.subplots(len(ways), 1, figsize=(9.5, 1.2 + 1.35 * len(ways)), sharex=True)
+    figure, panels = style.subplots(len(ways), 1, figsize=(9.5, 1.2 + 1.35 * len(ways)), sharex=True)
     for panel, (name, way) in zip(panels, ways.items()):
         spans = [(start, end - start) for start, end in way["launches"]]
         panel.broken_barh(spans, (1.1, 0.7), color=style.MUTED)
@@ -137,33 +138,19 @@ def draw_launches(recorded, title="One call, launch by launch"):
         panel.set_ylim(0, 2)
         panel.grid(axis="y", visible=False)
     panels[-1].set_xlabel("microseconds, with a profiler at work, which slows the host")
-    figure.suptitle(f"{title} ({machine_of(recorded)})", fontsize=14, x=0.01, ha="left")
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
     figure.legend(used.values(), used, loc="lower left", ncols=len(used), fontsize=10)
     alt = f"{title}: the host's launches and the GPU's kernels, for {', '.join(ways)}"
-    return from_figure(figure, "\n".join(text), alt)
+    return from_figure(figure, "\n".join(text), alt, f"{title} ({machine_of(recorded)})", rect=(0, 0.05, 1, 1))
 
 
 def draw_modes(recorded, title='mode="reduce-overhead", times as fast as eager'):
     """One line for each model and mode: torch.compile's ratio and ours."""
-    import matplotlib.pyplot as plt
-
-    style.use_style()
-    rows = sorted((row for row in recorded["rows"] if row.get("ratio")), key=lambda row: -row["ratio"])
-    names, places = [f"{row['model']}, {row['mode']}" for row in rows], range(len(rows))
-    figure, axes = plt.subplots(figsize=(9.5, 1.3 + 0.27 * len(rows)))
-    axes.axvline(1, color=style.INK, linewidth=1.5)
-    for place, row in zip(places, rows):
-        axes.plot([row["torch_ratio"], row["ratio"]], [place, place], color=style.RULE, linewidth=3, zorder=1)
-    look = {"linestyle": "none", "marker": "o", "markersize": 7}
-    theirs = [row["torch_ratio"] for row in rows]
-    axes.plot(theirs, places, color=THEIRS, markerfacecolor=style.CARD, label="torch.compile", **look)
-    axes.plot([row["ratio"] for row in rows], places, color=OURS, label="minicompile", **look)
-    axes.set_yticks(places, names, fontsize=10)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(left=0)
-    axes.set_title(f"{title} ({machine_of(recorded)})", loc="left")
-    axes.legend(loc="lower right")
+    rows = [
+        (f"{row['model']}, {row['mode']}", row["ratio"], row["torch_ratio"])
+        for row in sorted(recorded["rows"], key=lambda row: -(row.get("ratio") or 0))
+        if row.get("ratio")
+    ]
+    figure, _ = pairs_of_dots(rows, 1, f"{title} ({machine_of(recorded)})", "lower right")
     figure.tight_layout()
-    lines = [f"{n:28} {r['ratio']:.2f}x  torch.compile {r['torch_ratio']:.2f}x" for n, r in zip(names, rows)]
+    lines = [f"{name:28} {ours:.2f}x  torch.compile {theirs:.2f}x" for name, ours, theirs in rows]
     return from_figure(figure, "\n".join([machine_of(recorded), *lines]), f"{title}, for {len(rows)} rows")

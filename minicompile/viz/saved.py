@@ -11,7 +11,7 @@ import torch
 from ..aot.memory import effort
 from . import style
 from .joint import readable_bytes
-from .picture import Canvas, from_figure
+from .picture import Canvas, from_figure, name_bars
 
 ANYWAY, EXTRA = "#c3c8ce", style.STAGE_COLOURS["codegen"]
 BEFORE, AFTER = "#c3c8ce", style.STAGE_COLOURS["aot"]
@@ -65,19 +65,13 @@ def draw_saved(measured, title="What is kept from forward to backward"):
         anyway, extra = ([getattr(w, part) / 2**20 for w in ways.values()] for part in ("anyway", "extra"))
         panel.barh(list(ways), anyway, color=ANYWAY, label="in memory anyway")
         panel.barh(list(ways), extra, left=anyway, color=EXTRA, label="for the backward only")
-        most = max(a + b for a, b in zip(anyway, extra, strict=True))
-        for k, saved in enumerate(ways.values()):
-            panel.text((anyway[k] + extra[k]) + most * 0.01, k, readable_bytes(saved.extra), va="center", fontsize=11)
-        panel.set_xlim(0, most * 1.12)
-        panel.invert_yaxis()
-        panel.grid(axis="y", visible=False)
+        ends = [a + b for a, b in zip(anyway, extra, strict=True)]
+        name_bars(panel, ends, [readable_bytes(saved.extra) for saved in ways.values()])
         panel.set_title(function, loc="left", fontsize=12)
         lines += [function, *(f"  {way:14} {saved}" for way, saved in ways.items())]
     axes[-1, 0].set_xlabel("MB")
-    figure.suptitle(title, fontsize=14, x=0.01, ha="left")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="upper right", ncols=2)
-    figure.tight_layout()
-    return from_figure(figure, "\n".join(lines), f"{title}: bytes for each way of running each function")
+    return from_figure(figure, "\n".join(lines), f"{title}: bytes for each way of running each function", title)
 
 
 def extra_bytes(graph):

@@ -107,6 +107,4 @@ def draw_scaling(widths, threads, title="How many times as fast"):
         panel.margins(0.12)
     panels[0].set_ylabel("times as fast as one")
     panels[0].legend(loc="upper left")
-    figure.suptitle(title, fontsize=14, x=0.01, ha="left")
-    figure.tight_layout()
-    return from_figure(figure, "\n".join(lines), f"{title}: with wider vectors, and with more threads")
+    return from_figure(figure, "\n".join(lines), f"{title}: with wider vectors, and with more threads", title)

@@ -8,7 +8,7 @@ import inspect
 import textwrap
 
 from . import style
-from .picture import Canvas, from_figure
+from .picture import Canvas, from_figure, name_bars
 
 ORDER = ("source", "capture", "aot", "lower", "schedule", "codegen", "load")
 
@@ -100,12 +100,8 @@ def draw_stage_times(explanation, title="One compilation"):
     values = [1000 * value for value in seconds.values()]
     figure, axes = style.subplots(figsize=(9, 3.2))
     axes.barh(names, values, color=[style.STAGE_COLOURS[stage] for stage in seconds])
-    axes.invert_yaxis()
-    axes.grid(axis="y", visible=False)
+    name_bars(axes, values, [f"{value:.0f} ms" for value in values])
     axes.set_xlabel("milliseconds")
     axes.set_title(title, loc="left")
-    for k, value in enumerate(values):
-        axes.text(value + max(values) * 0.01, k, f"{value:.0f} ms", va="center", fontsize=11)
-    axes.set_xlim(0, max(values) * 1.15)
     text = "\n".join(f"{name}: {value:.0f} ms" for name, value in zip(names, values))
     return from_figure(figure, text, "Milliseconds that each stage of one compilation took")
