@@ -108,6 +108,14 @@ def copy_instructions(instructions):
     return copies
 
 
+def placed_at(instructions, positions):
+    """Give instructions that we made the place of the user's one that they stand for."""
+    for instruction in instructions:
+        if instruction.positions[0] is None:
+            instruction.positions = positions
+    return instructions
+
+
 def reachable(instructions):
     """Those that execution can come to from the first."""
     index = {id(instruction): k for k, instruction in enumerate(instructions)}

@@ -8,9 +8,11 @@ Mirrors `torch/_dynamo/codegen.py`.  Taught in chapters 05 and 06.
 import collections
 import types
 
+from torch import fx
+
 from .bytecode import CallArguments, Instruction
-from .source import AttrSource, ItemSource
-from .variables.base import LazyVariable, unsupported
+from .source import AttrSource, ItemSource, Source
+from .variables.base import LazyVariable, VariableTracker, unsupported
 from .variables.descriptors import is_data_descriptor, type_lookup
 from .variables.tensor import TensorVariable
 
@@ -82,21 +84,40 @@ class PyCodegen:
         self.emit("COPY", arg=1)
 
     # --- calls --------------------------------------------------------------------------------------
-    def push_function(self, function):
-        """A Python object to be called: push it, then its arguments, then `call_function`."""
-        self.load_const(function)
-
     def call_function(self, count, kw_names=()):
         """Stack: callable and `count` arguments, of which the last `len(kw_names)` are keywords."""
         self.emit("CALL", CallArguments(count, tuple(kw_names)))
 
-    def call_object(self, callable_, arguments, kw_names=()):
-        """`callable_` and `arguments` are trackers, or functions without arguments that emit their value."""
-        for item in [callable_, *arguments]:
-            item() if callable(item) else self(item)
+    def call(self, function, *arguments, kw_names=()):
+        """Push what `function`, a Python object, returns for these arguments, see `push`."""
+        self.load_const(function)
+        self.push_all(arguments)
         self.call_function(len(arguments), kw_names)
 
+    def run(self, function, *arguments):
+        """Call it for its effect."""
+        self.call(function, *arguments)
+        self.pop_top()
+
     # --- values -------------------------------------------------------------------------------------
+    def push(self, value):
+        """A tracker's value, what is at a source, an output of the graph, a tuple of such (a list here), a constant."""
+        if isinstance(value, VariableTracker):
+            self(value)
+        elif isinstance(value, Source):
+            self.load_source(value)
+        elif isinstance(value, fx.Node):
+            self.load_graph_output(value)
+        elif isinstance(value, list):
+            self.push_all(value)
+            self.build_tuple(len(value))
+        else:
+            self.load_const(value)
+
+    def push_all(self, values):
+        for value in values:
+            self.push(value)
+
     def new_temporary(self, key):
         self.temporaries[key] = name = f"{self.prefix}{len(self.temporaries)}"
         return name
@@ -207,18 +228,9 @@ class PyCodegen:
         if written_by_code(cls, name):
             return self.write_instance_dict(tracker, name, value)
         if value is self.side_effects.DELETED:
-            self.push_function(plain.__delattr__ if tracker.has_custom_setattr() else delattr)
-            self(tracker)
-            self.load_const(name)
-            self.call_function(2)
-            return self.pop_top()
+            return self.run(plain.__delattr__ if tracker.has_custom_setattr() else delattr, tracker, name)
         if tracker.has_custom_setattr():
-            self.push_function(plain.__setattr__)
-            self(tracker)
-            self.load_const(name)
-            self(value)
-            self.call_function(3)
-            return self.pop_top()
+            return self.run(plain.__setattr__, tracker, name, value)
         self(value)
         self(tracker)
         self.store_attr(name)
@@ -237,11 +249,7 @@ class PyCodegen:
         """A global of the frame itself (source None), or of the module whose dict is at `source`."""
         if value is self.side_effects.DELETED:  # it is not there where capture set it before
             namespace = self.output.function.__globals__ if source is None else source.value
-            self.push_function(dict.pop)
-            for constant in (namespace, name, None):
-                self.load_const(constant)
-            self.call_function(3)
-            return self.pop_top()
+            return self.run(dict.pop, namespace, name, None)
         self(value)
         if source is None:
             return self.emit("STORE_GLOBAL", name)
@@ -284,8 +292,7 @@ class PyCodegen:
         """Instructions that warn as operators of the graph did during capture; they go in front of it."""
         head = PyCodegen(self.output, self.code)
         for warning in warnings:
-            head.call_object(lambda warning=warning: head.push_function(warning.again), [])
-            head.pop_top()
+            head.run(warning.again)
         return head.instructions
 
     # --- the graph call -----------------------------------------------------------------------------
@@ -299,9 +306,6 @@ class PyCodegen:
                 counts[source] += 1
                 source = source.parent
         head.shared_sources = {source for source, count in counts.items() if count > 1 and source.parent is not None}
-        head.push_function(compiled)
-        for graph_input in inputs:
-            head.load_source(graph_input.source)
-        head.call_function(len(inputs))
+        head.call(compiled, *(graph_input.source for graph_input in inputs))
         head.store_fast(GRAPH_OUTPUT)
         return head.instructions

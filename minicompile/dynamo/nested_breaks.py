@@ -112,20 +112,11 @@ def emit_call(codegen, frames, describe):
     """
     frame, *inner = frames
     names, bound, code = describe(frame, bool(inner))
-    codegen.push_function(_eval_frame.Continuation)
-    codegen.push_function(types.FunctionType)
-    codegen.load_const(code)
-    source = frame.globals_source
-    codegen.load_const(frame.globals_dict) if source is None else codegen.load_source(source)
-    codegen.load_const(None)
-    codegen.load_const(None)
-    for name in code.co_freevars:
-        codegen(frame.cells[name])
-    codegen.build_tuple(len(code.co_freevars))
-    codegen.call_function(5)
+    codegen.load_const(_eval_frame.Continuation)
+    cells = [frame.cells[name] for name in code.co_freevars]
+    codegen.call(types.FunctionType, code, frame.globals_source or frame.globals_dict, None, None, cells)
     values = [frame.locals[name] for name in names] + [t for t, is_bound in zip(frame.stack, bound) if is_bound]
-    for value in values:
-        codegen(value)
+    codegen.push_all(values)
     if inner:
         emit_call(codegen, inner, describe)
     codegen.build_list(1 + len(values) + bool(inner))

@@ -9,7 +9,7 @@ Taught in chapter 03.
 import builtins
 import inspect
 
-from .variables.base import as_observed, type_name
+from .variables.base import complain, type_name
 from .variables.functions import NestedFunctionVariable
 from .variables.refusals import function_text, is_iterable
 
@@ -88,7 +88,7 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     optional = dict(zip(positional[len(positional) - len(defaults) :], defaults)) | kw_defaults
     bound = optional | bound
     if wrong or not all(key in bound for key in (*positional, *keyword_only)):
-        complain(tx, name, code, optional, args, kwargs)
+        refuse_call(tx, name, code, optional, args, kwargs)
     if star:
         bound[star] = tx.build_tuple(args[len(positional) :])
     if double_star:
@@ -96,7 +96,7 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     return bound
 
 
-def complain(tx, name, code, optional, args, kwargs):
+def refuse_call(tx, name, code, optional, args, kwargs):
     """CPython's own words about a wrong call, said of a function with the same parameters."""
     count = code.co_argcount
     names = [key + "=None" * (key in optional) for key in code.co_varnames[: count + code.co_kwonlyargcount]]
@@ -106,5 +106,4 @@ def complain(tx, name, code, optional, args, kwargs):
     parts = [*names[: code.co_posonlyargcount], *only, *names[code.co_posonlyargcount : count]]
     function = eval(f"lambda {', '.join([*parts, *star, *names[count:], *double_star])}: None")
     function.__qualname__ = name
-    with as_observed(tx):
-        function(*[None] * len(args), **dict.fromkeys(kwargs))
+    complain(tx, function, *[None] * len(args), **dict.fromkeys(kwargs))

@@ -17,7 +17,7 @@ import torch
 from .. import config, record
 from . import _eval_frame
 from .bytecode import CallArguments, ExceptionHandler, Instruction
-from .bytecode_analysis import copy_instructions, live_sets, prologue_length, reachable, stack_effect
+from .bytecode_analysis import copy_instructions, live_sets, placed_at, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
 from .nested_breaks import CallerContinuation, emit_call, may_be_missed, sees_death
@@ -79,7 +79,7 @@ def _run_in_eager_after_error(tx, call, changed):
     handler = PyCodegen(tx.output, tx.code)
     handler.emit("PUSH_EXC_INFO")
     handler.store_fast("__error")
-    handler.push_function(note_graph_error)
+    handler.load_const(note_graph_error)
     handler.load_fast("__error")
     handler.load_fast("__versions")
     handler.instructions += _versions(tx, changed).instructions
@@ -95,7 +95,7 @@ def _run_in_eager_after_error(tx, call, changed):
     for instruction in call:
         if instruction.opname == "CALL":
             instruction.exc = ExceptionHandler(handler.instructions[0], 0)
-    return _placed(reachable(handler.instructions + original), tx.instructions[0])
+    return placed_at(reachable(handler.instructions + original), tx.instructions[0].positions)
 
 
 OUR_MISTAKES = (NameError, TypeError, AttributeError, AssertionError)  # no operator raises these for its data
@@ -128,7 +128,7 @@ def compile_return(tx):
     codegen(tx.return_value)
     error_path = finish(tx, codegen)
     codegen.emit("RETURN_VALUE")
-    return prologue_of(tx) + _placed(codegen.instructions, tx.current) + error_path
+    return prologue_of(tx) + placed_at(codegen.instructions, tx.current.positions) + error_path
 
 
 def compile_break(tx, frames):
@@ -158,7 +158,7 @@ def compile_break(tx, frames):
         if name not in names and name not in tx.code.co_cellvars:
             codegen.delete_fast(name)
     tail = _tail(tx, tx, bool(callees))
-    return prologue_of(tx) + _placed(codegen.instructions, instruction) + tail + error_path
+    return prologue_of(tx) + placed_at(codegen.instructions, instruction.positions) + tail + error_path
 
 
 def _piece_of_callee(tx, frame, is_caller):
@@ -214,7 +214,7 @@ def _tail(tx, frame, is_caller):
         body += _call_resume(tx, origin, place, (*bound, True), names, CallerContinuation(origin, place, bound, names))
     else:
         body = [eager, *_ways_on(tx, frame, eager, everything, number, bound, origin)]
-    _placed(body, instruction)
+    placed_at(body, instruction.positions)
     handlers = _handler_copy(everything, eager) if eager.exc is not None else []
     return body + handlers
 
@@ -269,10 +269,10 @@ def _call_resume(tx, origin, place, bound, names, make=_eval_frame.Continuation)
     codegen = PyCodegen(tx.output, tx.code)
     for k in reversed(range(len(bound))):
         codegen.store_fast(f"__stack_{k}")
-    codegen.push_function(make)
+    codegen.load_const(make)
     shows_locals = bool(looks_at_own_frame(origin.code))
     if shows_locals:
-        codegen.push_function(_eval_frame.keep_locals)
+        codegen.load_const(_eval_frame.keep_locals)
     for name in code.co_freevars:
         codegen.emit("LOAD_CLOSURE", name)
     if code.co_freevars:
@@ -286,11 +286,3 @@ def _call_resume(tx, origin, place, bound, names, make=_eval_frame.Continuation)
     codegen.call_function(1)
     codegen.emit("RETURN_VALUE")
     return codegen.instructions
-
-
-def _placed(instructions, like):
-    """Give emitted instructions the line of the user's instruction that they stand for."""
-    for instruction in instructions:
-        if instruction.positions[0] is None:
-            instruction.positions = like.positions
-    return instructions

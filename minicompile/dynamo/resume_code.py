@@ -10,7 +10,7 @@ import types
 import weakref
 
 from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
-from .bytecode_analysis import cells_made_inside, copy_instructions, live_sets, reachable, successors
+from .bytecode_analysis import cells_made_inside, copy_instructions, live_sets, placed_at, reachable, successors
 from .code_table import CodeTable
 from .opcodes import UNBOUND
 from .symbolic_convert import instructions_of
@@ -109,7 +109,7 @@ def _make_resume_code(original, place, bound, local_names, callee):
         prologue.append(Instruction("LOAD_CONST", None, None))
     prologue.append(Instruction("JUMP", None, body[place - stops_at_once]))
     line = instructions[place if callee is None else place - 1].line or original.co_firstlineno
-    _placed_at(prologue, line)
+    placed_at(prologue, (line, line, None, None))
     kept = reachable(prologue + with_errors_of_own_cells(body, original))
     called = CALLEE if callee is not None else ()
     code, arguments = _assemble_piece(original, kept, bound, local_names, called, inner, line)
@@ -184,7 +184,8 @@ def piece_code(original, bound, local_names, calls, instructions):
     inner = cells_made_inside(instructions_of(original)[0])
     line = instructions[0].line
     called = (PIECE,) if calls else ()
-    start = _placed_at(_prologue(original, bound, inner) + stack_taken(bound), line)  # for `locals()`
+    start = _prologue(original, bound, inner) + stack_taken(bound)  # for `locals()`
+    placed_at(start, (line, line, None, None))
     kept = reachable(start + with_errors_of_own_cells(instructions, original))
     return _assemble_piece(original, kept, bound, local_names, called, inner, line)[0]
 
@@ -213,13 +214,6 @@ def with_errors_of_own_cells(instructions, original):
     return instructions + added
 
 
-def _placed_at(instructions, line):
-    for instruction in instructions:
-        if instruction.positions[0] is None:
-            instruction.positions = (line, line, None, None)
-    return instructions
-
-
 # --- generators -----------------------------------------------------------------------------------------
 def emit_suspended_generator(codegen, frame, started, names):
     """Build a real generator that stands where the translator of a generator's frame stands.
@@ -229,18 +223,10 @@ def emit_suspended_generator(codegen, frame, started, names):
     refuse_handling(frame)
     local_names = tuple(frame.locals)
     code, _ = resume_code(frame.code, frame.pointer, (True,) * len(frame.stack), local_names)
-    codegen.push_function(make_suspended_generator)
-    codegen.load_const(code)
-    codegen.load_source(frame.globals_source or frame.globals_source_of(frame.globals_dict))
-    for name in code.co_freevars:
-        codegen(frame.cells[name])
-    codegen.build_tuple(len(code.co_freevars))
-    for tracker in [*frame.locals.values(), *frame.stack]:
-        codegen(tracker)
-    codegen.build_tuple(len(local_names) + len(frame.stack))
-    codegen.load_const(started)
-    codegen.load_const(names)
-    codegen.call_function(6)
+    namespace = frame.globals_source or frame.globals_source_of(frame.globals_dict)
+    cells = [frame.cells[name] for name in code.co_freevars]
+    values = [*frame.locals.values(), *frame.stack]
+    codegen.call(make_suspended_generator, code, namespace, cells, values, started, names)
 
 
 def make_suspended_generator(code, globals_dict, cells, arguments, started, names):

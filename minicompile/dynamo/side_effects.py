@@ -167,8 +167,7 @@ class SideEffects:
             codegen.save(tracker)
         codegen.fill_new_objects()
         for call in self.output.cached_calls:
-            codegen.call_object(lambda call=call: codegen.push_function(call.take_turn), [])
-            codegen.pop_top()
+            codegen.run(call.take_turn)
         for tracker in sorted(self.order, key=lambda t: getattr(t, "replay_order", 0)):
             if tracker in self.mutated_containers:
                 tracker.replay(codegen)
@@ -190,21 +189,12 @@ class SideEffects:
     def replay_modes(self, codegen):
         for setter, (before, after) in self.modes.items():
             if before != after:
-                codegen.push_function(setter)
-                for argument in after:
-                    codegen.load_const(argument)
-                codegen.call_function(len(after))
-                codegen.pop_top()
+                codegen.run(setter, *after)
         kept = self.function_modes_kept()
         for _ in self.first_function_modes[kept:]:
-            codegen.push_function(torch._C._pop_torch_function_stack)
-            codegen.call_function(0)
-            codegen.pop_top()
+            codegen.run(torch._C._pop_torch_function_stack)
         for mode in self.function_modes[kept:]:
-            codegen.push_function(torch._C._push_on_torch_function_stack)
-            codegen(mode)
-            codegen.call_function(1)
-            codegen.pop_top()
+            codegen.run(torch._C._push_on_torch_function_stack, mode)
 
     def function_modes_kept(self):
         """How many of the torch function modes, from the outermost on, are the same as at the start."""

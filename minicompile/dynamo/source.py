@@ -204,11 +204,7 @@ class CallSource(Source):
         return None  # the guard builder binds the function
 
     def reconstruct(self, codegen):
-        codegen.push_function(self.function)
-        codegen.load_source(self.parent)
-        for argument in self.arguments:
-            codegen.load_const(argument)
-        codegen.call_function(1 + len(self.arguments))
+        codegen.call(self.function, self.parent, *self.arguments)
 
 
 def argument_name(local):

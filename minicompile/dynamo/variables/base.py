@@ -87,10 +87,15 @@ def as_observed(tx):
         tx.raise_observed(type(error), *error.args)
 
 
+def complain(tx, function, /, *args, **kwargs):
+    """The program hears what CPython says of these arguments, or of some that stand for them."""
+    with as_observed(tx):
+        function(*args, **kwargs)
+
+
 def refuse_arguments(tx, function, args):
     """The program hears what CPython says of so many."""
-    with as_observed(tx):
-        function(*[()] * len(args))
+    complain(tx, function, *[()] * len(args))
 
 
 def is_question():
@@ -297,6 +302,10 @@ class ValueVariable(VariableTracker):
 
     def as_python_constant(self):
         return self.value
+
+    def __repr__(self):
+        name = getattr(self.value, "__qualname__", None)
+        return f"{type(self).__name__}({name})" if name else super().__repr__()
 
 
 class LazyVariable(VariableTracker):

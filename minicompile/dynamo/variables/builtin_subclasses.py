@@ -10,7 +10,7 @@ import collections
 
 from ..builder import wraps_if
 from ..source import CallSource, ItemSource
-from .base import as_observed, can_change, stand_in, unsupported
+from .base import can_change, complain, stand_in, unsupported
 from .constant import NONE, ConstantVariable
 from .containers import DequeVariable, ListVariable
 from .descriptors import type_lookup
@@ -100,8 +100,7 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             base.factory, args = (args[0].realize() if args else NONE), args[1:]
         named = () if self.base_type in MAPPINGS else kwargs
         if len(args) > 1 or named:
-            with as_observed(tx):
-                type(stand_in(self.cls))(*[()] * len(args), **dict.fromkeys(named))  # complains
+            complain(tx, type(stand_in(self.cls)), *[()] * len(args), **dict.fromkeys(named))
             unsupported("subclass of a builtin", f"making a {self.cls.__name__} of {len(args) + len(named)} arguments")
         if self.base_type in (list, set, collections.deque):
             base.call_method(tx, "clear", [], {})
@@ -140,11 +139,7 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
 
     # --- how to have it again -----------------------------------------------------------------------
     def reconstruct(self, codegen):
-        codegen.push_function(self.base_type.__new__)
-        codegen.load_const(self.cls)
-        if self.base_type in IMMUTABLE:
-            codegen(self.contents)
-        codegen.call_function(2 if self.base_type in IMMUTABLE else 1)
+        codegen.call(self.base_type.__new__, self.cls, *([self.contents] if self.base_type in IMMUTABLE else []))
 
     def fill(self, codegen):
         """The contents of a mutable object that capture made."""

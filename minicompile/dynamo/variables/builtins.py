@@ -108,9 +108,6 @@ class BuiltinVariable(ValueVariable):
             unsupported(BREAKS[self.value], f"{name}() is called in the compiled function")
         unsupported("function written in C", f"{module}.{name} is not followed during capture".lstrip("."))
 
-    def __repr__(self):
-        return f"BuiltinVariable({getattr(self.value, '__qualname__', self.value)})"
-
 
 class BuiltinClassVariable(UserDefinedClassVariable):
     """A class whose call has a row in HANDLERS: `list`, `int`, `zip`, `collections.deque`."""
@@ -184,7 +181,7 @@ class MadeGetterVariable(VariableTracker):
         return [*self.args, *self.kwargs.values()]
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(self.cls), self.children(), tuple(self.kwargs))
+        codegen.call(self.cls, *self.children(), kw_names=self.kwargs)
 
 
 def make_getter(cls):

@@ -42,8 +42,7 @@ class CellVariable(VariableTracker):
     def reconstruct(self, codegen):
         if self.frame_name is not None:
             return codegen.emit("LOAD_CLOSURE", self.frame_name)
-        codegen.push_function(types.CellType)
-        codegen.call_function(0)
+        codegen.call(types.CellType)
 
     def replay_attributes(self, codegen, pending):
         for value in pending.values():

@@ -7,6 +7,7 @@ Mirrors `torch/_dynamo/variables/user_defined.py` and `super` of `misc.py`.  Tau
 
 import _random
 import enum
+import operator
 import types
 
 import numpy
@@ -16,7 +17,7 @@ from .. import polyfills
 from ..builder import WRAPPERS, guarded, wraps_if
 from ..source import AttrSource, CallSource, ConstantSource
 from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
-from .base import ValueVariable, VariableTracker, as_observed, can_change, stand_in, type_name, unsupported
+from .base import ValueVariable, VariableTracker, as_observed, can_change, complain, stand_in, type_name, unsupported
 from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .dict_views import MappingProxyVariable, proxied
@@ -34,9 +35,6 @@ C_FUNCTIONS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.Bu
 
 class UserDefinedClassVariable(ValueVariable):
     """`value`: the class."""
-
-    def __repr__(self):
-        return f"UserDefinedClassVariable({self.value.__qualname__})"
 
     def is_enum(self):
         return issubclass(type(self.value), enum.EnumMeta)
@@ -117,8 +115,7 @@ class UserDefinedClassVariable(ValueVariable):
             if name == "__getitem__" and hasattr(self.value, "__class_getitem__"):
                 return tx.fold(self.value.__class_getitem__, args, kwargs)
             if name == "__getitem__":
-                with as_observed(tx):
-                    type(stand_in(self.value))[None]  # complains
+                complain(tx, operator.getitem, type(stand_in(self.value)), None)
         return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
@@ -180,8 +177,7 @@ class UserDefinedClassVariable(ValueVariable):
         if constant and tx.can_fold(None, args, kwargs):
             return tx.fold(self.value, args, kwargs)
         if self.value.__flags__ & DISALLOW_INSTANTIATION:
-            with as_observed(tx):
-                self.value()  # complains
+            complain(tx, self.value)
         new = class_lookup(tx, self.value, "__new__")
         instance = descriptor_get(tx, new, None).call_function(tx, [self, *args], kwargs).realize()
         cls = instance.python_type()
@@ -228,8 +224,7 @@ class NewVariable(ValueVariable):
             tx.raise_observed(TypeError, message)
         cls = cls.as_python_constant()
         if not issubclass(cls, base) or new_in_c(cls) is not self.value:
-            with as_observed(tx):
-                self.value(cls)  # complains, or it is the same under another name
+            complain(tx, self.value, cls)  # unless it is the same under another name
         return new_object(tx, base, cls, list(args[1:]), kwargs)
 
 
@@ -312,7 +307,7 @@ class SuperVariable(VariableTracker):
         return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(super), [lambda: codegen.load_const(self.cls), self.instance])
+        codegen.call(super, self.cls, self.instance)
 
     def children(self):
         return (self.instance,)

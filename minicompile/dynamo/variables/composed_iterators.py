@@ -27,7 +27,7 @@ class ComposedIterator(IteratorVariable):
         return self.parts
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(self.cls), self.parts)
+        codegen.call(self.cls, *self.parts)
 
 
 class EnumerateVariable(ComposedIterator):
@@ -48,8 +48,7 @@ class EnumerateVariable(ComposedIterator):
     def replay(self, codegen):
         """The count moves by `next` alone; the inner iterator, which moves too, is put into place afterwards."""
         owners = dict.fromkeys(leaf.owner for leaf in leaves(self.parts[0]))
-        codegen.call_object(lambda: codegen.push_function(move_count), [self, self.parts[1], *owners])
-        codegen.pop_top()
+        codegen.run(move_count, self, self.parts[1], *owners)
 
 
 def move_count(iterator, count, *containers):
@@ -96,11 +95,7 @@ class ZipVariable(ComposedIterator):
         tx.raise_observed(ValueError, f"zip() argument {first + 1} is {words} than {others}")
 
     def reconstruct(self, codegen):
-        codegen.push_function(zip)
-        for part in self.parts:
-            codegen(part)
-        codegen.load_const(self.strict)
-        codegen.call_function(len(self.parts) + 1, ("strict",))
+        codegen.call(zip, *self.parts, self.strict, kw_names=("strict",))
 
 
 class MapVariable(ComposedIterator):
@@ -147,7 +142,7 @@ class CallableIterator(ComposedIterator):
     def reconstruct(self, codegen):
         if not self.parts:
             return codegen.load_const(iter(()))
-        codegen.call_object(lambda: codegen.push_function(iter), self.parts)
+        codegen.call(iter, *self.parts)
 
     def replay(self, codegen):
         if not self.parts:
@@ -174,12 +169,7 @@ class CombinatorialIterator(IteratorVariable):
         return self.pools
 
     def reconstruct(self, codegen):
-        codegen.push_function(combinations_from)
-        for constant in (self.function, self.given, self.rest):
-            codegen.load_const(constant)
-        for pool in self.pools:
-            codegen(pool)
-        codegen.call_function(3 + len(self.pools))
+        codegen.call(combinations_from, self.function, self.given, self.rest, *self.pools)
 
 
 def combinations_from(function, given, rest, *pools):

@@ -273,7 +273,7 @@ class MadeConstantVariable(ConstantVariable):
         self.function, self.args, self.kwargs = function, args, kwargs
 
     def reconstruct(self, codegen):
-        codegen.push_function(self.function)
+        codegen.load_const(self.function)
         for argument in (*self.args, *self.kwargs.values()):
             codegen.load_const(argument)
         codegen.call_function(len(self.args) + len(self.kwargs), tuple(self.kwargs))

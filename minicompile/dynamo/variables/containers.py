@@ -10,7 +10,7 @@ import operator
 
 from ..builder import wraps
 from ..source import AttrSource, ItemSource
-from .base import as_observed, stand_in, type_name, unsupported
+from .base import as_observed, complain, stand_in, type_name, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
@@ -96,8 +96,7 @@ class Sequence(BuiltinObject):
             return self.like([*self.items, *items])
         answer = self.ask_other(tx, other, "__radd__")
         if answer is None:
-            with as_observed(tx):
-                operator.add(self.empty(), stand_in(other.python_type()))  # complains
+            complain(tx, operator.add, self.empty(), stand_in(other.python_type()))
         return answer
 
     def ask_other(self, tx, other, method):
@@ -203,8 +202,7 @@ class MutableSequence(Sequence):
         check_index(tx, self, index)
         index = plain(tx, index)
         if isinstance(index, slice) and not is_iterable(value.python_type()):
-            with as_observed(tx):
-                self.empty()[index] = None  # complains
+            complain(tx, operator.setitem, self.empty(), index, None)
         return self.change(
             tx, "__setitem__", index, value.iterate(tx).listed(tx) if isinstance(index, slice) else value
         )
@@ -230,13 +228,7 @@ class MutableSequence(Sequence):
         self.push_new(codegen, items)
 
     def replay(self, codegen):
-        codegen.push_function(self.refill)
-        codegen(self)
-        for item in self.items:
-            codegen(item)
-        codegen.build_list(len(self.items))
-        codegen.call_function(2)
-        codegen.pop_top()
+        codegen.run(self.refill, self, list(self.items))
 
 
 def refill_list(existing, items):
@@ -273,8 +265,7 @@ class ListVariable(MutableSequence):
         return NONE
 
     def push_new(self, codegen, items):
-        for item in items:
-            codegen(item)
+        codegen.push_all(items)
         codegen.build_list(len(items))
 
 
@@ -332,10 +323,7 @@ class DequeVariable(MutableSequence):
         return self.change(tx, "rotate", plain(tx, count))
 
     def push_new(self, codegen, items):
-        codegen.push_function(collections.deque)
-        ListVariable.push_new(self, codegen, items)
-        codegen.load_const(self.items.maxlen)
-        codegen.call_function(2)
+        codegen.call(collections.deque, list(items), self.items.maxlen)
 
 
 @wraps(list, collections.deque)

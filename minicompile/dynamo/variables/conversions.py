@@ -12,7 +12,7 @@ import types
 import torch
 
 from .. import polyfills
-from .base import as_observed, refuse_arguments, stand_in, unsupported
+from .base import as_observed, complain, refuse_arguments, stand_in, unsupported
 from .composed_iterators import (
     CallableIterator,
     CombinatorialIterator,
@@ -115,8 +115,7 @@ def make_range(tx, *bounds):
 @handles(slice)
 def make_slice(tx, *bounds):
     if not 1 <= len(bounds) <= 3:
-        with as_observed(tx):
-            slice(*bounds)  # complains
+        complain(tx, slice, *bounds)
     start, stop, step = {1: (NONE, *bounds, NONE), 2: (*bounds, NONE)}.get(len(bounds), bounds)
     return SliceVariable([start, stop, step])
 
@@ -144,8 +143,7 @@ def take_next(tx, iterator, default=None, /):
 @handles(map)
 def make_map(tx, *arguments):
     if len(arguments) < 2:
-        with as_observed(tx):
-            map(*arguments)  # complains
+        complain(tx, map, *arguments)
     function, *iterables = arguments
     return MapVariable([function, *(iterator_of(tx, i) for i in iterables)])
 
@@ -302,8 +300,7 @@ def extreme(function):
 
     def handler(tx, *args, key=NONE, default=None):
         if not args or (len(args) > 1 and default is not None):
-            with as_observed(tx):
-                function(*(0 for _ in args), **{} if default is None else {"default": 0})  # complains
+            complain(tx, function, *(0 for _ in args), **{} if default is None else {"default": 0})
         by = None if is_none(key) else lambda e: Element(tx, key.realize().call_function(tx, [e.variable], {}))
 
         def candidates():
@@ -316,8 +313,7 @@ def extreme(function):
 
         found = function(candidates(), key=by, default=None)
         if found is None and default is None:
-            with as_observed(tx):
-                function(())  # complains
+            complain(tx, function, ())
         return default if found is None else found.variable
 
     return handler
@@ -336,16 +332,14 @@ def make_sorted(tx, iterable, /, *, key=NONE, reverse=FALSE):
 def mapping_proxy(tx, mapping):
     cls = mapping.realize().python_type()
     if type_lookup(cls, "__getitem__") is None or issubclass(cls, (list, tuple, collections.deque)):
-        with as_observed(tx):
-            types.MappingProxyType(stand_in(cls))  # complains
+        complain(tx, types.MappingProxyType, stand_in(cls))
     return MappingProxyVariable(mapping.realize())
 
 
 def bound_method(tx, function, instance):
     function, instance = function.realize(), instance.realize()
     is_callable = type_lookup(function.python_type(), "__call__") is not None
-    with as_observed(tx):
-        types.MethodType(len if is_callable else 0, None if is_none(instance) else 0)  # may complain
+    complain(tx, types.MethodType, len if is_callable else 0, None if is_none(instance) else 0)  # unless all is well
     return BoundMethodVariable(function, instance)
 
 

@@ -12,7 +12,7 @@ import weakref
 
 from ..builder import wraps
 from ..source import CallSource, CellSource, ConstantSource, LocalSource
-from .base import NotConstant, ObservedException, ValueVariable, VariableTracker, as_observed, unsupported
+from .base import NotConstant, ObservedException, ValueVariable, VariableTracker, complain, unsupported
 from .classes import new_plain_object
 from .constant import NONE, ConstantVariable
 from .containers import DequeVariable, ListVariable
@@ -87,8 +87,7 @@ def dereference(reference):
 
 def refuse_arguments(tx, args, kwargs):
     """A reference is called without any."""
-    with as_observed(tx):
-        weakref.ref(object)(*args, **kwargs)
+    complain(tx, weakref.ref(object), *args, **kwargs)
 
 
 class WeakReferenceVariable(ValueVariable):
@@ -135,7 +134,7 @@ class NewWeakReferenceVariable(VariableTracker):
         return self.cls, self.callback
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(weakref.ref), self.children())
+        codegen.call(weakref.ref, *self.children())
 
 
 def make_reference(tx, referent, callback=NONE):

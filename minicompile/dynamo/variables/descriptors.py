@@ -15,7 +15,7 @@ import types
 from ... import errors
 from ..builder import guarded, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import ValueVariable, VariableTracker, as_observed, can_change, stand_in, unsupported
+from .base import ValueVariable, VariableTracker, can_change, complain, stand_in, unsupported
 from .warned import WarningsAreBreaks
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -151,8 +151,7 @@ def call_accessor(tx, found, method, instance, *values):
     function, source = getattr(found.attribute, ACCESSORS[method]), class_source(found)
     if function is None:
         named_alike = type("", (), {"__qualname__": instance.python_type().__qualname__})()
-        with as_observed(tx):
-            getattr(property, method)(found.attribute, named_alike, *(None for _ in values))
+        complain(tx, getattr(property, method), found.attribute, named_alike, *(None for _ in values))
     function = value_at(tx, function, source and AttrSource(source, ACCESSORS[method]))
     return function.call_function(tx, [instance, *values], {})
 
@@ -320,14 +319,10 @@ class BoundDescriptorVariable(VariableTracker):
         return super().var_getattr(tx, name)
 
     def reconstruct(self, codegen):
-        codegen.push_function(self.descriptor.__get__)  # by its name an override would be found
+        # by its name an override would be found; without the class CPython crashes for some (METH_METHOD)
         class_method = isinstance(self.descriptor, types.ClassMethodDescriptorType)
-        if class_method:
-            codegen.load_const(None)
-        codegen(self.instance)
-        if not class_method:
-            codegen.load_const(self.instance.python_type())  # without it CPython crashes for some (METH_METHOD)
-        codegen.call_function(2)
+        owner = (None, self.instance) if class_method else (self.instance, self.instance.python_type())
+        codegen.call(self.descriptor.__get__, *owner)
 
     def children(self):
         return (self.instance,)
@@ -342,8 +337,7 @@ class MethodDescriptorVariable(ValueVariable):
     def call_function(self, tx, args, kwargs):
         owner = self.value.__objclass__
         if not args or not issubclass(args[0].realize().python_type(), owner):
-            with as_observed(tx):
-                self.value(*(stand_in(argument.realize().python_type()) for argument in args[:1]))  # complains
+            complain(tx, self.value, *(stand_in(argument.realize().python_type()) for argument in args[:1]))
         instance = args[0].realize()
         if owner is dict and issubclass(instance.python_type(), collections.OrderedDict):
             unsupported("subclass of a builtin", f"`{self.value.__qualname__}` goes past the order of {instance}")

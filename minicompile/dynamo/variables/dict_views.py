@@ -69,7 +69,7 @@ class DictView(BuiltinObject):
         return answer
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(getattr(self.owner.cls, self.kind)), [self.owner])
+        codegen.call(getattr(self.owner.cls, self.kind), self.owner)
 
 
 class MappingProxyVariable(BuiltinObject):
@@ -106,7 +106,7 @@ class MappingProxyVariable(BuiltinObject):
         return super().var_getattr(tx, name)
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(types.MappingProxyType), [self.owner])
+        codegen.call(types.MappingProxyType, self.owner)
 
 
 @wraps(types.MappingProxyType)

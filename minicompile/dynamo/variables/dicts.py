@@ -306,7 +306,7 @@ class DictVariable(BuiltinObject):
             self.fill = self.replay
         wrapped = self.cls is not dict
         if wrapped:
-            codegen.push_function(self.cls)
+            codegen.load_const(self.cls)
         if self.cls is collections.defaultdict:
             codegen(self.factory)
         self.push_items(codegen, {} if hasattr(self, "fill") else self.items)
@@ -322,7 +322,7 @@ class DictVariable(BuiltinObject):
 
     def replay(self, codegen):
         deleted, stored = self.changes()
-        codegen.push_function(_apply)
+        codegen.load_const(_apply)
         codegen(self)
         for stand_in, (key, _) in deleted.items():
             check_unchanged(stand_in)

@@ -12,7 +12,7 @@ from .. import _eval_frame
 from ..builder import wraps_if
 from ..bytecode import CallArguments, Instruction, assemble
 from ..source import AttrSource, CallSource, ItemSource
-from .base import KEYWORDS, VariableTracker, as_observed, fields_of, unsupported
+from .base import KEYWORDS, VariableTracker, complain, fields_of, unsupported
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 
@@ -89,11 +89,9 @@ class ExceptionVariable(UserDefinedObjectVariable):
         if name == "args":
             self.args = value.unpack(tx)
         elif name not in LINKS:
-            with as_observed(tx):
-                found.attribute.__set__(self.example(tx), value.as_python_constant())  # complains
+            complain(tx, found.attribute.__set__, self.example(tx), value.as_python_constant())
         elif not tx.is_none(value) and not issubclass(value.python_type(), LINKS[name]):
-            with as_observed(tx):
-                found.attribute.__set__(Exception(), 0)  # complains
+            complain(tx, found.attribute.__set__, Exception(), 0)
         if name == "__cause__":
             tx.side_effects.store_attr(self, "__suppress_context__", tx.build(True))
         tx.side_effects.store_attr(self, name, value)
@@ -187,27 +185,21 @@ class ExceptionVariable(UserDefinedObjectVariable):
         """`cls.__new__(cls, *args)` as the builtin base does it; attributes of the instance are set afterwards."""
         base = base_of(self.cls)
         if self.frames:
-            codegen.push_function(with_traceback)
-        first = [] if base is self.cls and self.initialised else [self.cls, base, self.initialised]
-        codegen.push_function(new_like if first else base)
-        for constant in first:
-            codegen.load_const(constant)
-        for arg in self.args:
-            codegen(arg)
-        codegen.call_function(len(first) + len(self.args))
+            codegen.load_const(with_traceback)
+        if base is self.cls and self.initialised:
+            codegen.call(base, *self.args)
+        else:
+            codegen.call(new_like, self.cls, base, self.initialised, *self.args)
         if self.frames:
-            self.call_with_traceback(codegen)
+            codegen.load_const(self.frames_again())
+            codegen.call_function(2)
 
-    def call_with_traceback(self, codegen):
-        codegen.load_const(tuple(stand_in(*frame) for frame in self.frames))
-        codegen.call_function(2)
+    def frames_again(self):
+        return tuple(stand_in(*frame) for frame in self.frames)
 
     def replay(self, codegen):
         """An existing one gets the frames that it passed during capture."""
-        codegen.push_function(with_traceback)
-        codegen(self)
-        self.call_with_traceback(codegen)
-        codegen.pop_top()
+        codegen.run(with_traceback, self, self.frames_again())
 
     def children(self):
         return tuple(self.args)

@@ -74,11 +74,8 @@ class PartialVariable(VariableTracker):
         if isinstance(self.function.realize(), PartialVariable):  # it gets later what keeps it from being flattened
             self.seen = self.dict_of_keywords(codegen.output.current_translator)
         if self.seen is not None:
-            return codegen.call_object(lambda: codegen.push_function(partial_with), self.children())
-        codegen.push_function(functools.partial)
-        for part in self.children():
-            codegen(part)
-        codegen.call_function(len(self.children()), tuple(self.keywords))
+            return codegen.call(partial_with, *self.children())
+        codegen.call(functools.partial, *self.children(), kw_names=self.keywords)
 
 
 def make_partial(tx, function, /, *args, **kwargs):

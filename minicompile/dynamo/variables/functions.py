@@ -6,6 +6,7 @@ callee's frame in place of calling it: inlining.  Mirrors `torch/_dynamo/variabl
 """
 
 import functools
+import itertools
 import types
 
 import torch
@@ -39,44 +40,31 @@ PARTS = ("__code__", "__kwdefaults__", "__globals__", "__closure__", "__dict__")
 class UserFunctionVariable(ValueVariable, FunctionVariable):
     """A function object that exists; its code is guarded, what it closes over is guarded where it is used."""
 
-    @property
-    def code(self):
-        return self.value.__code__
+    def __init__(self, value, source=None):
+        super().__init__(value, source)
+        self.code, self.function_name = value.__code__, value.__qualname__
+        self.globals_dict, self.builtins_dict = value.__globals__, value.__builtins__
 
     @property
-    def globals_dict(self):
-        return self.value.__globals__
-
-    @property
-    def builtins_dict(self):
-        return self.value.__builtins__
-
-    @property
-    def function_name(self):
-        return self.value.__qualname__
+    def place(self):
+        return self.source or ConstantSource(self.value, self.function_name)
 
     def defaults(self, tx):
-        source = AttrSource(self.source or self.constant_source(), "__defaults__")
+        source = AttrSource(self.place, "__defaults__")
         values = self.value.__defaults__ or ()
         tx.guard("length", source, len(values)) if values else tx.guard("is", source, None)
         return [tx.output.lazy(value, ItemSource(source, k)) for k, value in enumerate(values)]
 
     def kw_defaults(self, tx):
-        source = AttrSource(self.source or self.constant_source(), "__kwdefaults__")
-        return {
-            key: tx.output.lazy(value, ItemSource(source, key))
-            for key, value in (self.value.__kwdefaults__ or {}).items()
-        }
-
-    def constant_source(self):
-        return ConstantSource(self.value, self.value.__qualname__)
+        source, values = AttrSource(self.place, "__kwdefaults__"), self.value.__kwdefaults__ or {}
+        return {key: tx.output.lazy(value, ItemSource(source, key)) for key, value in values.items()}
 
     def cells(self, tx):
         """The closure: the frame's own function shares its cells with the frame."""
         root = tx.output.root_cells
         if self.value is tx.output.function:
             return [root[name] for name in self.code.co_freevars]
-        closure_source = AttrSource(self.source or self.constant_source(), "__closure__")
+        closure_source = AttrSource(self.place, "__closure__")
         closure = enumerate(self.value.__closure__ or ())
         return [tx.output.wrap(cell, ItemSource(closure_source, index)) for index, cell in closure]
 
@@ -91,17 +79,14 @@ class UserFunctionVariable(ValueVariable, FunctionVariable):
         try:
             value = getattr(self.value, name)
         except AttributeError as error:
-            tx.guard("lacks_attribute", self.source or self.constant_source(), name)
+            tx.guard("lacks_attribute", self.place, name)
             tx.raise_observed(AttributeError, *error.args)
-        return tx.output.wrap(value, AttrSource(self.source or self.constant_source(), name)).realize()
+        return tx.output.wrap(value, AttrSource(self.place, name)).realize()
 
     def var_setattr(self, tx, name, value):
         if name == "__defaults__" or name in PARTS:
             unsupported("attribute write", f"assignment to {self.function_name}.{name}")
         tx.side_effects.store_attr(self, name, value)
-
-    def __repr__(self):
-        return f"UserFunctionVariable({self.function_name})"
 
 
 class NestedFunctionVariable(FunctionVariable):
@@ -199,60 +184,25 @@ class NestedFunctionVariable(FunctionVariable):
         return [*self._defaults, *self._kw_defaults.values(), *(self.annotations or {}).values()]
 
     def reconstruct(self, codegen):
-        flags = 0
-        if self._defaults:
-            flags |= 1
-            for value in self._defaults:
-                codegen(value)
-            codegen.build_tuple(len(self._defaults))
-        if self._kw_defaults:
-            flags |= 2
-            for key, value in self._kw_defaults.items():
-                codegen.load_const(key)
-                codegen(value)
-            codegen.build_map(len(self._kw_defaults))
-        if self.annotations:
-            flags |= 4
-            for key, value in self.annotations.items():
-                codegen.load_const(key)
-                codegen(value)
-            codegen.build_tuple(2 * len(self.annotations))
-        if self._cells:
-            flags |= 8
-            for cell in self._cells:
-                codegen(cell)
-            codegen.build_tuple(len(self._cells))
-        if self.globals_source is None:
-            codegen.load_const(self.code)
-            return codegen.emit("MAKE_FUNCTION", arg=flags)
-        self._reconstruct_in_other_module(codegen, flags)
-
-    def _reconstruct_in_other_module(self, codegen, flags):
-        """A function of an inlined frame keeps the globals of its own module."""
-        names = [
-            name
-            for bit, name in ((1, "defaults"), (2, "kw_defaults"), (4, "annotations"), (8, "closure"))
-            if flags & bit
-        ]
-        codegen.build_tuple(len(names))
-        codegen.store_fast("__parts")
-        codegen.push_function(make_function)
+        keywords, annotations = (list(itertools.chain(*d.items())) for d in (self._kw_defaults, self.annotations or {}))
+        parts = {1: list(self._defaults), 2: keywords, 4: annotations, 8: list(self._cells)}  # by MAKE_FUNCTION's flags
+        if self.globals_source is not None:  # made in an inlined frame: it keeps the globals of its own module
+            return codegen.call(make_function, self.code, self.globals_source, *parts.values())
+        given = {flag: values for flag, values in parts.items() if values}
+        for flag, values in given.items():
+            codegen.push_all(values)
+            codegen.build_map(len(values) // 2) if flag == 2 else codegen.build_tuple(len(values))
         codegen.load_const(self.code)
-        codegen.load_source(self.globals_source)
-        codegen.load_const(tuple(names))
-        codegen.load_fast("__parts")
-        codegen.call_function(4)
+        codegen.emit("MAKE_FUNCTION", arg=sum(given))
 
     def __repr__(self):
         return f"NestedFunctionVariable({self.function_name})"
 
 
-def make_function(code, globals_dict, names, parts):
-    """What MAKE_FUNCTION does, for globals other than the running frame's."""
-    given = dict(zip(names, parts))
-    function = types.FunctionType(code, globals_dict, None, given.get("defaults"), given.get("closure"))
-    function.__kwdefaults__ = given.get("kw_defaults")
-    annotations = given.get("annotations", ())
+def make_function(code, globals_dict, defaults, keywords, annotations, cells):
+    """What MAKE_FUNCTION does, for globals other than the running frame's.  Names and their values take turns."""
+    function = types.FunctionType(code, globals_dict, None, defaults or None, cells or None)
+    function.__kwdefaults__ = dict(zip(keywords[::2], keywords[1::2])) or None
     function.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
     return function
 
@@ -305,7 +255,7 @@ class BoundMethodVariable(VariableTracker):
         return (self.function, self.instance)
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.load_const(types.MethodType), [self.function, self.instance])
+        codegen.call(types.MethodType, self.function, self.instance)
 
     def __repr__(self):
         return f"BoundMethodVariable({self.function!r} of {self.instance!r})"

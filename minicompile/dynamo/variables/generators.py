@@ -163,8 +163,7 @@ class GeneratorVariable(VariableTracker):
         from ..resume_code import emit_suspended_generator
 
         if self.finished:
-            codegen.push_function(exhausted_generator)
-            return codegen.call_function(0)
+            return codegen.call(exhausted_generator)
         emit_suspended_generator(codegen, self.frame, self.started, self.names)
 
     # --- one that a graph break left behind ---------------------------------------------------------
@@ -178,16 +177,10 @@ class GeneratorVariable(VariableTracker):
 
     def replay(self, codegen):
         """Move the real one to where the translator of its frame stands."""
-        codegen.push_function(_eval_frame.end_generator if self.finished else _eval_frame.move_generator)
-        codegen(self)
-        if not self.finished:
-            refuse_handling(self.frame)
-            codegen.load_const(place_of(self.frame, self.slots()))
-            for value in self.slots():
-                codegen.load_const(None) if value is None else codegen(value)
-            codegen.build_tuple(len(self.slots()))
-        codegen.call_function(1 if self.finished else 3)
-        codegen.pop_top()
+        if self.finished:
+            return codegen.run(_eval_frame.end_generator, self)
+        refuse_handling(self.frame)
+        codegen.run(_eval_frame.move_generator, self, place_of(self.frame, self.slots()), self.slots())
 
     def __repr__(self):
         return f"GeneratorVariable({self.frame and self.frame.code.co_qualname})"

@@ -136,7 +136,6 @@ def captured(transform):
         if body.node is None:
             unsupported("function with a graph of its own", f"{target.__name__} does not call its function")
         node = tx.output.create_node("call_function", target, (body.node, body.lifted, *node_args), node_kwargs)
-        node.meta["example_value"] = result
         return wrap_result(tx, node, result)
 
     return handler
@@ -238,7 +237,6 @@ def call_cond(tx, pred, true_fn, false_fn, operands=None):
         )
         result = with_gradients(fresh, example_values(inputs))
     node = tx.output.create_node("call_function", run_branch, (pred.node, *true_parts, *false_parts))
-    node.meta["example_value"] = result
     return wrap_result(tx, node, result)
 
 
@@ -288,7 +286,6 @@ def call_while_loop(tx, condition, body, carried, additional):
         fresh = tuple(torch.empty_like(value) for value in results)
         result = with_gradients(fresh, example_values((nodes, parts[0].lifted, parts[1].lifted)))
     node = tx.output.create_node("call_function", run_while, (*inputs, nodes))
-    node.meta["example_value"] = result
     return wrap_result(tx, node, result)
 
 
@@ -319,7 +316,6 @@ def call_flex_attention(tx, query, key, value, score_mod, block_mask, scale, ker
         operator_raised(tx, "flex_attention", error)
     parts = (score.node, score.lifted, mask.node, mask.lifted, *nodes)
     node = tx.output.create_node("call_function", attention_of_scores, parts)
-    node.meta["example_value"] = result
     return wrap_result(tx, node, result)
 
 

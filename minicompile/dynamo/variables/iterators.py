@@ -61,13 +61,6 @@ class ContainerIterator(IteratorVariable):
     def children(self):
         return (self.owner,)
 
-    def emit(self, codegen, function, first):
-        codegen.push_function(function)
-        first()
-        codegen(self.owner)
-        codegen.load_const(self.position)
-        codegen.call_function(3)
-
     def is_valid(self):
         """Whether a fresh iterator over the container as it is now, moved on, is this one."""
         return True
@@ -80,17 +73,14 @@ class ContainerIterator(IteratorVariable):
         if self.owner.whole is not None and self.owner.whole.overrides("__iter__", "__reversed__"):
             unsupported("subclass of a builtin", f"an iterator over {self.owner.whole}, made past its own `__iter__`")
         if not (self.owner in codegen.side_effects.mutated_containers or self.owner_is_filled_later(codegen)):
-            return self.emit(codegen, iterator_at, lambda: codegen.load_const(self.opener))
+            return codegen.call(iterator_at, self.opener, self.owner, self.position)
         if issubclass(self.owner.python_type(), list):
-            codegen.call_object(lambda: codegen.load_const(self.opener), [self.owner])
+            codegen.call(self.opener, self.owner)
             return codegen.side_effects.replay_later(self)
         if not self.is_inner:
             unsupported("value across a break", f"an iterator over {self.owner}, which changes after it was made")
-        codegen.push_function(late_iterator)
-        codegen(self.owner)
-        for constant in (self.kind, self.backwards, self.position, len(self.owner.items), self.complaint):
-            codegen.load_const(constant)
-        codegen.call_function(6)
+        size = len(self.owner.items)
+        codegen.call(late_iterator, self.owner, self.kind, self.backwards, self.position, size, self.complaint)
 
     def owner_is_filled_later(self, codegen):
         """Whether the container that capture made is there before its contents."""
@@ -99,8 +89,7 @@ class ContainerIterator(IteratorVariable):
         return self.owner.source is None and contains_itself(self.owner, codegen.acyclic)
 
     def replay(self, codegen):
-        self.emit(codegen, move, lambda: codegen(self))
-        codegen.pop_top()
+        codegen.run(move, self, self.owner, self.position)
 
 
 class SequenceIterator(ContainerIterator):
@@ -225,20 +214,12 @@ class IndexIterator(IteratorVariable):
             return codegen.load_const(iterator_by_index(ByIndex(), opener, None))
         if self.step == -1:
             unsupported("value across a break", "to make it anew would ask for the length of its object again")
-        codegen.push_function(iterator_by_index)
-        codegen(self.owner)
-        codegen.load_const(opener)
-        codegen.load_const(self.index)
-        codegen.call_function(3)
+        codegen.call(iterator_by_index, self.owner, opener, self.index)
 
     def replay(self, codegen):
         if self.owner is None:
             unsupported("iterator from outside", "an existing iterator by index came to its end")
-        codegen.push_function(INDEX_ITERATOR.__setstate__ if self.step == 1 else reversed.__setstate__)
-        codegen(self)
-        codegen.load_const(self.index)
-        codegen.call_function(2)
-        codegen.pop_top()
+        codegen.run(self.python_type().__setstate__, self, self.index)
 
 
 class ByIndex:

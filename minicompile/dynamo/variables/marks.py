@@ -6,6 +6,7 @@ among the modules that the user's program has imported; nothing is imported for 
 Mirrors `torch/_dynamo/variables/functions.py` (SkipFunctionVariable) and `decorators.py`.  Taught in chapter 05.
 """
 
+import functools
 import sys
 
 from ..builder import guarded, wraps_if
@@ -17,78 +18,71 @@ from .tensor import TensorVariable, graph_call
 
 
 class MarkedFunctionVariable(ValueVariable):
-    """`value`: the function."""
+    """`value`: the function; call: what a call of it does, with the translator, the function and its arguments."""
 
     has_identity = True
 
-
-class DisabledFunctionVariable(MarkedFunctionVariable):
-    """`disable`, `graph_break`: never seen into."""
+    def __init__(self, value, source, call):
+        super().__init__(value, source)
+        self.call = call
 
     def call_function(self, tx, args, kwargs):
-        unsupported("disabled function", f"{self.value.__qualname__} is marked to run in eager")
+        return self.call(tx, self.value, args, kwargs)
 
 
-class GraphBreakVariable(DisabledFunctionVariable):
+def leave_to_eager(tx, function, args, kwargs):
+    """`disable`: never seen into."""
+    unsupported("disabled function", f"{function.__qualname__} is marked to run in eager")
+
+
+def break_graph(tx, function, args, kwargs):
     """torch's own code (an optimizer's `step`) breaks the graph where torch.compile needs it, and ours does not."""
-
-    def call_function(self, tx, args, kwargs):
-        if tx.code.co_filename.startswith(TORCH_FOLDER):
-            return tx.build(None)
-        return super().call_function(tx, args, kwargs)
-
-
-class IgnoredFunctionVariable(MarkedFunctionVariable):
-    """Another compiler's book-keeping, which says nothing to the program: torch.compile tags every new nn.Module."""
-
-    def call_function(self, tx, args, kwargs):
+    if tx.code.co_filename.startswith(TORCH_FOLDER):
         return tx.build(None)
+    leave_to_eager(tx, function, args, kwargs)
 
 
-class AllowedFunctionVariable(MarkedFunctionVariable):
-    """`allow_in_graph`: a node of the graph, whatever happens inside."""
-
-    def call_function(self, tx, args, kwargs):
-        return graph_call(tx, self.value, args, kwargs)
+def ignore(tx, function, args, kwargs):
+    """Another compiler's book-keeping, which says nothing to the program: torch.compile tags every new nn.Module."""
+    return tx.build(None)
 
 
-class ConstantResultVariable(MarkedFunctionVariable):
+def call_once(tx, function, args, kwargs):
     """`assume_constant_result`: called during capture; what it returned then is taken for what it will return."""
+    values = [real_value(tx, function, a) for a in args], {k: real_value(tx, function, v) for k, v in kwargs.items()}
+    try:
+        result = function(*values[0], **values[1])
+    except Exception as error:  # whatever it raises, the captured program sees
+        tx.raise_python_exception(error)
+    return tx.output.wrap(result, ConstantSource(result, f"{function.__name__}()"))
 
-    def call_function(self, tx, args, kwargs):
-        values = [self.real_value(tx, a) for a in args], {k: self.real_value(tx, v) for k, v in kwargs.items()}
-        try:
-            result = self.value(*values[0], **values[1])
-        except Exception as error:  # whatever it raises, the captured program sees
-            tx.raise_python_exception(error)
-        return tx.output.wrap(result, ConstantSource(result, f"{self.value.__name__}()"))
 
-    def real_value(self, tx, tracker):
-        tracker = tracker.realize()
-        if tracker.is_python_constant():
-            return tracker.as_python_constant()
-        if tracker.source is not None and not tx.side_effects.order:
-            if isinstance(tracker, TensorVariable):
-                return tx.output.input_value(tracker)
-            if hasattr(tracker, "value"):
-                return tracker.value
-        unsupported("disabled function", f"{self.value.__qualname__} has a constant result, but of unknown arguments")
+def real_value(tx, function, tracker):
+    tracker = tracker.realize()
+    if tracker.is_python_constant():
+        return tracker.as_python_constant()
+    if tracker.source is not None and not tx.side_effects.order:
+        if isinstance(tracker, TensorVariable):
+            return tx.output.input_value(tracker)
+        if hasattr(tracker, "value"):
+            return tracker.value
+    unsupported("disabled function", f"{function.__qualname__} has a constant result, but of unknown arguments")
 
 
 BY_NAME = {  # the function is one of these
-    ("torch._dynamo.decorators", "graph_break"): GraphBreakVariable,
-    ("torch._dynamo.decorators", "skip_frame"): DisabledFunctionVariable,
-    ("torch._dynamo.decorators", "mark_dynamic"): DisabledFunctionVariable,
-    ("torch._dynamo.decorators", "maybe_mark_dynamic"): DisabledFunctionVariable,
-    ("torch._dynamo.decorators", "mark_static"): IgnoredFunctionVariable,
-    ("torch._dynamo.decorators", "mark_static_address"): IgnoredFunctionVariable,
-    ("torch._dynamo.mutation_guard", "tag"): IgnoredFunctionVariable,
+    ("torch._dynamo.decorators", "graph_break"): break_graph,
+    ("torch._dynamo.decorators", "skip_frame"): leave_to_eager,
+    ("torch._dynamo.decorators", "mark_dynamic"): leave_to_eager,
+    ("torch._dynamo.decorators", "maybe_mark_dynamic"): leave_to_eager,
+    ("torch._dynamo.decorators", "mark_static"): ignore,
+    ("torch._dynamo.decorators", "mark_static_address"): ignore,
+    ("torch._dynamo.mutation_guard", "tag"): ignore,
 }
 BY_ATTRIBUTE = {  # the function has one of these, set to something true
-    "_minicompile_disabled": DisabledFunctionVariable,
-    "_torchdynamo_disable": DisabledFunctionVariable,
-    "_dynamo_forbidden": DisabledFunctionVariable,
-    "_dynamo_marked_constant": ConstantResultVariable,
+    "_minicompile_disabled": leave_to_eager,
+    "_torchdynamo_disable": leave_to_eager,
+    "_dynamo_forbidden": leave_to_eager,
+    "_dynamo_marked_constant": call_once,
 }
 
 
@@ -104,11 +98,12 @@ def wrap_marked(output, value, source):
         if found is None and getattr(value, attribute, False):
             found = candidate
     if found is None and is_allowed(value):
-        found = AllowedFunctionVariable
+        found = graph_call  # a node of the graph, whatever happens inside
     if found is None:
         return None
     output.guard("is", source, value)
-    return found(value, source)
+    return MarkedFunctionVariable(value, source, found)
 
 
-wraps_if(is_allowed, order=6)(guarded("is", AllowedFunctionVariable))  # a class, or a function written in C
+# a class, or a function written in C
+wraps_if(is_allowed, order=6)(guarded("is", functools.partial(MarkedFunctionVariable, call=graph_call)))

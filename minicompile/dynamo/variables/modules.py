@@ -19,7 +19,7 @@ from ..skip_files import SKIPPED_LIBRARIES
 from ..source import AttrSource, CallSource, ConstantSource, ModuleAttrSource, ModuleEntrySource
 from .base import ValueVariable, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, guard_attribute, is_data_descriptor, type_lookup
-from .objects import UserDefinedObjectVariable, placed, share_attributes
+from .objects import UserDefinedObjectVariable, placed, share_attributes, wrapped_as
 from .refusals import refuse_attribute
 from .tensor import TensorVariable
 
@@ -161,10 +161,11 @@ class OptimizedModuleVariable(NNModuleVariable):
         self.original(tx).var_delattr(tx, name)
 
 
-@wraps_if(lambda value: type(value).__name__ == "OptimizedModule" and issubclass(type(value), nn.Module), order=39)
-def wrap_optimized_module(output, value, source):
-    output.guard("type", source, type(value))
-    return OptimizedModuleVariable(type(value), value, placed(value, source))
+def is_optimized(value):
+    return type(value).__name__ == "OptimizedModule" and issubclass(type(value), nn.Module)
+
+
+wraps_if(is_optimized, order=39)(wrapped_as(OptimizedModuleVariable))
 
 
 @wraps_if(lambda value: issubclass(type(value), nn.Module), order=40)

@@ -134,9 +134,7 @@ class NumpyArrayVariable(BuiltinObject):
         return [self.call_method(tx, "__getitem__", [tx.build(index)], {}) for index in range(self.shape[0])]
 
     def reconstruct(self, codegen):
-        codegen.push_function(number_of if self.is_number else array_of)
-        codegen(self.tensor)
-        codegen.call_function(1)
+        codegen.call(number_of if self.is_number else array_of, self.tensor)
 
     def __repr__(self):
         return f"NumpyArrayVariable({self.tensor!r})"

@@ -329,9 +329,7 @@ class UserDefinedObjectVariable(VariableTracker):
     # --- how to have it again -----------------------------------------------------------------------
     def reconstruct(self, codegen):
         """`object.__new__(cls)`; its attributes are set when every new object is there."""
-        codegen.push_function(next(base for base in self.cls.__mro__ if base in PLAIN_BASES).__new__)
-        codegen.load_const(self.cls)
-        codegen.call_function(1)
+        codegen.call(next(base for base in self.cls.__mro__ if base in PLAIN_BASES).__new__, self.cls)
 
 
 def share_attributes(output, tracker):
@@ -343,6 +341,16 @@ def share_attributes(output, tracker):
             unsupported("instance __dict__", f"the __dict__ of {tracker} is also used as a dict")
         output.remember(attributes_of(tracker.value), tracker.view())
     return tracker
+
+
+def wrapped_as(tracker_class):
+    """A wrapper that guards the class of an object; what else is of it is guarded where it is looked at."""
+
+    def wrapper(output, value, source):
+        output.guard("type", source, type(value))
+        return tracker_class(type(value), value, placed(value, source))
+
+    return wrapper
 
 
 @wraps_if(lambda value: True, order=100)
@@ -383,7 +391,4 @@ class ThreadLocalVariable(UserDefinedObjectVariable):
         tx.guard("equals", CallSource(self.source, holds, (name,)), False)
 
 
-@wraps(threading.local)
-def wrap_thread_local(output, value, source):
-    output.guard("type", source, threading.local)
-    return ThreadLocalVariable(threading.local, value, placed(value, source))
+wraps(threading.local)(wrapped_as(ThreadLocalVariable))

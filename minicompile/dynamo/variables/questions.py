@@ -168,7 +168,7 @@ class IdVariable(BuiltinObject):
         return (self.value,)
 
     def reconstruct(self, codegen):
-        codegen.call_object(lambda: codegen.push_function(id), [self.value])
+        codegen.call(id, self.value)
 
     def key(self):
         known = self.value.is_python_constant()
@@ -201,8 +201,7 @@ class ThreadIdVariable(IdVariable):
     """`threading.get_ident()`."""
 
     def reconstruct(self, codegen):
-        codegen.push_function(threading.get_ident)
-        codegen.call_function(0)
+        codegen.call(threading.get_ident)
 
 
 THIS_THREAD = ThreadIdVariable(ConstantVariable("the running thread"))

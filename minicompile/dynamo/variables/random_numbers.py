@@ -15,7 +15,7 @@ from ..source import RootSource
 from .base import unsupported
 from .descriptors import guard_attribute
 from .functions import BuiltinMethodVariable
-from .objects import UserDefinedObjectVariable, placed
+from .objects import UserDefinedObjectVariable, wrapped_as
 
 DRAWS = {"random", "getrandbits", "randrange", "randint", "_randbelow"}
 KNOWN = {"random", "getrandbits", "seed", "getstate", "setstate"}  # written in C
@@ -89,16 +89,10 @@ class NewRandomVariable(UserDefinedObjectVariable):
         return tx.fold(getattr(self.state, name), args, kwargs)
 
     def reconstruct(self, codegen):
-        codegen.push_function(random.Random.__new__)
-        codegen.load_const(random.Random)
-        codegen.call_function(1)
+        codegen.call(random.Random.__new__, random.Random)
 
     def fill(self, codegen):
-        codegen.push_function(_random.Random.setstate)
-        codegen(self)
-        codegen.load_const(self.state.getstate())
-        codegen.call_function(2)
-        codegen.pop_top()
+        codegen.run(_random.Random.setstate, self, self.state.getstate())
 
 
 def new_random(tx, cls):
@@ -110,7 +104,4 @@ def new_random(tx, cls):
     return made
 
 
-@wraps(random.Random)
-def wrap_random(output, value, source):
-    output.guard("type", source, random.Random)
-    return ExistingRandomVariable(random.Random, value, placed(value, source))
+wraps(random.Random)(wrapped_as(ExistingRandomVariable))

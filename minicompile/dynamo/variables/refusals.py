@@ -10,7 +10,7 @@ chapter 06.
 
 import operator
 
-from .base import as_observed, can_change, stand_in, unsupported
+from .base import can_change, complain, stand_in, unsupported
 from .descriptors import type_lookup
 
 
@@ -18,8 +18,7 @@ def check_index(tx, sequence, index):
     """Whatever stands in `sequence[index]`: the sequence says what it wants there."""
     cls = index.python_type()
     if cls is not slice and type_lookup(cls, "__index__") is None:
-        with as_observed(tx):
-            operator.getitem(sequence.empty(), stand_in(cls))
+        complain(tx, operator.getitem, sequence.empty(), stand_in(cls))
 
 
 def refuse_attribute(tx, function, owner, name, *value):
@@ -36,14 +35,12 @@ def refuse_attribute(tx, function, owner, name, *value):
 def unset_slot(tx, cls, name, function=getattr):
     """What the slot of that name says that has no value, when it is read or deleted."""
     places = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    with as_observed(tx):
-        function(type(cls.__name__, (), {"__slots__": (name,), **places})(), name)
+    complain(tx, function, type(cls.__name__, (), {"__slots__": (name,), **places})(), name)
 
 
 def refuse(tx, function, *operands):
     """None of the operands can do it."""
-    with as_observed(tx):
-        function(*(stand_in(operand.python_type()) for operand in operands))
+    complain(tx, function, *(stand_in(operand.python_type()) for operand in operands))
     unsupported("builtin on an unknown value", f"{function.__name__} of {', '.join(map(str, operands))}")
 
 

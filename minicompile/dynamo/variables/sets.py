@@ -194,7 +194,7 @@ class SetVariable(BuiltinObject):
         if self.cls is frozenset and self.existing is not None:
             return codegen.load_const(self.existing)
         if self.cls is frozenset:
-            codegen.push_function(frozenset)
+            codegen.load_const(frozenset)
         elif holds_new_keys(codegen, self.items.values()):
             self.fill = self.replay
             return codegen.build_set(0)
@@ -208,7 +208,7 @@ class SetVariable(BuiltinObject):
     def replay(self, codegen):
         for key in (*self.original, *self.items):
             check_unchanged(key)
-        codegen.push_function(_apply)
+        codegen.load_const(_apply)
         codegen(self)
         for part in self.changes():
             for item in part:

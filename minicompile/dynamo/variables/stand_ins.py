@@ -104,10 +104,7 @@ class StandInVariable(UserDefinedObjectVariable):
             error = break_error("value across a break", text)
             error.step = self.made_at
             raise error
-        codegen.push_function(self.original.again)
-        for part in self.children():
-            codegen(part)
-        codegen.call_function(len(self.original.state))
+        codegen.call(self.original.again, *self.children())
 
     def has_cached(self):
         """Whether a cache has been used."""

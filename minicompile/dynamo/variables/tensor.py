@@ -254,9 +254,7 @@ class TensorVariable(VariableTracker):
     def reconstruct(self, codegen):
         if self.is_graph_output(codegen.output):
             return codegen.load_graph_output(self.node)
-        codegen.push_function(as_inference_tensor)
-        codegen.load_graph_output(self.node)
-        codegen.call_function(1)
+        codegen.call(as_inference_tensor, self.node)
 
     def __repr__(self):
         return f"TensorVariable({self.node.name}: {str(self.fake.dtype)[6:]}{list(self.fake.shape)})"
@@ -328,7 +326,6 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     if result is not None and not comes_from_graph(result):
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)
-    node.meta["example_value"] = result
     # In-place and pass-through operations return their arguments: the same objects, so the same trackers.
     return wrap_result(tx, node, result, {id(t.fake): t for t in tensors_among([*args, *kwargs.values()])})
 

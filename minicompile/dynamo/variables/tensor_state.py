@@ -162,15 +162,9 @@ class TextVariable(VaryingVariable):
         return [part[0] for part in self.parts if not isinstance(part, str)]
 
     def reconstruct(self, codegen):
-        codegen.push_function("".join)
+        codegen.load_const("".join)
         for part in self.parts:
-            if isinstance(part, str):
-                codegen.load_const(part)
-            else:
-                codegen.push_function(format)
-                codegen(part[0])
-                codegen.load_const(part[1])
-                codegen.call_function(2)
+            codegen.load_const(part) if isinstance(part, str) else codegen.call(format, *part)
         codegen.build_list(len(self.parts))
         codegen.call_function(1)
 

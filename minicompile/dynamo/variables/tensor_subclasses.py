@@ -92,10 +92,7 @@ class TensorSubclassVariable(TensorVariable):
     def reconstruct(self, codegen):
         if self.fake.is_leaf and self.fake.requires_grad:
             unsupported("tensor subclass", f"a {self.cls.__name__} that is a leaf would be no leaf behind the graph")
-        codegen.push_function(torch.Tensor.as_subclass)
-        codegen.load_graph_output(self.node)
-        codegen.load_const(self.cls)
-        codegen.call_function(2)
+        codegen.call(torch.Tensor.as_subclass, self.node, self.cls)
 
 
 def as_class(tensor, cls):

@@ -42,9 +42,7 @@ class TupleVariable(Sequence):
         return tx.fold(hash, [self], {})
 
     def reconstruct(self, codegen):
-        for item in self.items:
-            codegen(item)
-        codegen.build_tuple(len(self.items))
+        codegen.push(list(self.items))
 
 
 class SizeVariable(TupleVariable):
@@ -71,9 +69,7 @@ class SizeVariable(TupleVariable):
         return total
 
     def reconstruct(self, codegen):
-        codegen.push_function(torch.Size)
-        super().reconstruct(codegen)
-        codegen.call_function(1)
+        codegen.call(torch.Size, list(self.items))
 
 
 class SliceVariable(BuiltinObject):
@@ -109,8 +105,7 @@ class SliceVariable(BuiltinObject):
         return boolean(elements(tx, self.items) == elements(tx, other.realize().items))
 
     def reconstruct(self, codegen):
-        for item in self.items:
-            codegen(item)
+        codegen.push_all(self.items)
         codegen.build_slice(3)
 
 
@@ -217,10 +212,7 @@ class NamedTupleVariable(TupleVariable):
         return descriptor_get(tx, found, self).call_function(tx, args, kwargs)
 
     def reconstruct(self, codegen):
-        codegen.push_function(make_named)
-        codegen.load_const(self.cls)
-        super().reconstruct(codegen)
-        codegen.call_function(2)
+        codegen.call(make_named, self.cls, list(self.items))
 
 
 def make_named(cls, items):

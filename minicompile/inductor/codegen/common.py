@@ -32,28 +32,39 @@ class Forward:
     where: object
 
 
+@dataclasses.dataclass
+class Kernel:
+    """A function in the target language: `text` has `@NAME@` in place of its name.
+
+    params: buffer names in the order of the arguments; numbers: what it takes behind them, made of symbolic sizes.
+    """
+
+    text: str
+    params: list
+    numbers: list
+    types: list  # of the parameters, in the target language
+    summary: str
+
+
+def summary_of(words, bodies):
+    """The name of a kernel: the first few things that it does."""
+    words = [*words, *(o.name for body in bodies for o in ir.walk(body) if isinstance(o, Op) and o.name != "cast")]
+    return "_".join(list(dict.fromkeys(words))[:5]) or "copy"
+
+
 class ExprWriter:
-    """Writes expressions into a stack of scopes.  Depth k is `self.scopes[k]`; depth 0 is the function body."""
+    """Writes expressions into a stack of scopes.  Depth k is `self.scopes[k]`; depth 0 is the function body.
+
+    A generator adds how it writes what is no common ground: `constant(expr)`, `load(expr, address, mask)`,
+    `operation(expr, args, mask)`, `select(condition, body, other, dtype)`, `assign(name, dtype, text)`, and of indices
+    `index_value(expr, mask)`, `indirect(atom, text, mask)`, `division(atom, text, floor)`.
+    """
 
     def __init__(self, addresses):
         self.addresses, self.scopes, self.depth_of_var = addresses, [Scope()], {}
         self.forwards, self.count, self._facts = {}, 0, {}
         self.made = {}  # name of a value in the text -> the expression, or the name of the node, that it is
         self.numbers = {}  # what depends on symbolic sizes: expression -> name of the kernel's parameter
-
-    # --- what a generator defines ---
-
-    def constant(self, expr):
-        raise NotImplementedError
-
-    def load(self, expr, address, mask):
-        raise NotImplementedError
-
-    def operation(self, expr, args, mask):
-        raise NotImplementedError
-
-    def assign(self, name, dtype, text):
-        raise NotImplementedError
 
     def local_load(self, expr):
         """A load of a buffer of this kernel that is not forwarded: another way to its value, or None to load it."""
@@ -183,18 +194,6 @@ class ExprWriter:
                 found = self.define(key, ir.torch.int64, text, self.depth(atom.expr, mask))
             return found
         return self.division(atom, self.index(atom.index, mask), isinstance(atom, FloorDiv))
-
-    def division(self, atom, text, floor):
-        raise NotImplementedError
-
-    def indirect(self, atom, text, mask):
-        raise NotImplementedError
-
-    def select(self, condition, body, other, dtype):
-        raise NotImplementedError
-
-    def index_value(self, expr, mask):
-        raise NotImplementedError
 
     def variable(self, var):
         return str(var)

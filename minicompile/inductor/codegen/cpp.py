@@ -19,7 +19,7 @@ from ..dependencies import Addresses, merge_loops
 from ..indexing import Indirect, Var, hint, index
 from ..scheduler import SCRATCH, levels
 from . import wrapper
-from .common import Forward, needs_error
+from .common import Forward, Kernel, needs_error, summary_of
 from .cpp_columns import ColumnReductions
 from .cpp_expr import COMPUTE, indent, stored_type
 from .cpp_loops import Loop, LoopWriter, TileLoop
@@ -29,20 +29,6 @@ from .cpp_rows import AHEAD, LIGHT, LINE, RowReductions
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
 PIECE = 16  # points of a piece of a loop, at least: one vector
 TILE = 16  # side of a tile of a transpose: floats in a cache line
-
-
-@dataclasses.dataclass
-class Kernel:
-    """A C++ function: `text` has `@NAME@` in place of its name.
-
-    params: buffer names in the order of the arguments; numbers: what it takes behind them, made of symbolic sizes.
-    """
-
-    text: str
-    params: list
-    numbers: list
-    types: list  # C++ types of the parameters
-    summary: str
 
 
 class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
@@ -114,10 +100,8 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         return self.finish(kinds, [n.body for n in self.nodes])
 
     def finish(self, words, bodies):
-        """The Kernel; its name is made of the first few things that it does."""
-        words = words + [op.name for e in bodies for op in ir.walk(e) if isinstance(op, ir.Op) and op.name != "cast"]
-        summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
-        return Kernel(self.function(self.pop()), self.params, list(self.numbers), self.types, summary)
+        numbers, summary = list(self.numbers), summary_of(words, bodies)
+        return Kernel(self.function(self.pop()), self.params, numbers, self.types, summary)
 
     def emit(self, node, late=False):
         """Compute a node here, hand its value on, store it if somebody outside needs it."""

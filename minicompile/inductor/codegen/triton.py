@@ -20,20 +20,10 @@ from ..dependencies import Addresses, merge_loops
 from ..scheduler import levels
 from . import triton_tiles as tiles
 from . import wrapper
+from .common import Kernel, summary_of
 from .triton_expr import Axis, TritonWriter, function, indent, typed
 from .triton_loops import LoopedReductions
 from .triton_split import SharedReductions
-
-
-@dataclasses.dataclass
-class Kernel:
-    """Triton functions: `text` has `@NAME@` in place of the name.  params: buffers; numbers: made of symbolic sizes."""
-
-    text: str
-    params: list
-    numbers: list
-    types: list
-    summary: str
 
 
 def wide(node, stored, addresses, var):
@@ -136,11 +126,8 @@ class LoopKernel(SharedReductions, LoopedReductions):
         return function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants, rare), writer
 
     def finish(self, text, writer, words=(), bodies=None):
-        """The Kernel; its name is made of the first few things that it does."""
         words = [*words, *(n.kind for n in self.nodes if bodies is None and n.is_reduction)]
-        for body in bodies or [n.body for n in self.nodes]:
-            words += [op.name for op in ir.walk(body) if isinstance(op, ir.Op) and op.name != "cast"]
-        summary = "_".join(list(dict.fromkeys(words))[:5]) or "copy"
+        summary = summary_of(words, bodies or [n.body for n in self.nodes])
         types = [kind for _, kind in writer.types] + ["i64"] * len(self.numbers)
         return Kernel(text, writer.params, list(self.numbers), types, summary)
 
