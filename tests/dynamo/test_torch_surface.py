@@ -254,6 +254,15 @@ def test_optimizer_step_in_kernels(name):
     check_made(make, calls=3, graphs=2, backend="inductor", rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_a_fused_optimizer_is_a_kernel_already(name):
+    steps = [optimized(lambda p: getattr(torch.optim, name)(p, 0.1, fused=True)) for _ in range(2)]
+    compiled = minicompile.compile(steps[1], backend="aot_eager")
+    for _ in range(3):
+        torch.testing.assert_close(compiled(), steps[0]())
+    assert set(minicompile.record.break_reasons) == {"torch call left to eager"}
+
+
 def test_parameter_groups_and_a_scheduler():
     def make(parameters):
         groups = [{"params": parameters[:1], "weight_decay": 0.1}, {"params": parameters[1:], "lr": 0.01}]

@@ -360,6 +360,9 @@ BREAKING = {
     torch.save: "writes a file",
     torch.load: "reads a file",
     torch.quantize_per_tensor: "gives a quantized tensor",  # of which its fake knows nothing
+    **dict.fromkeys(  # one kernel already, and PyTorch has no functional form of all of them
+        (torch._fused_sgd_, torch._fused_adam_, torch._fused_adamw_, torch._fused_adagrad_), "is an optimizer's kernel"
+    ),
 }
 NEVER_OVERRIDDEN = {*overrides.HANDLERS, *MODES, *STATE_READERS, *GUARDED_READERS, *BREAKING}
 NEVER_OVERRIDDEN -= {torch._C._set_grad_enabled}
