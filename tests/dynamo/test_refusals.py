@@ -5,6 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 import types
@@ -22,7 +23,7 @@ NAMESPACE = {
     **{name: getattr(classes, name) for name in (*classes.__all__, *builtin_classes.__all__)},
     **{name: getattr(prelude, name) for name in ("Box", "Pair", "Color", "Failure", "countdown", "Record")},
     **dict(collections=collections, contextlib=contextlib, functools=functools, math=math, operator=operator),
-    **dict(torch=torch, types=types, dataclasses=dataclasses, weakref=weakref),
+    **dict(torch=torch, types=types, dataclasses=dataclasses, weakref=weakref, itertools=itertools, numpy=numpy),
 }
 MAKERS = """
 Point(n) ; Tagged(n) ; Frozen(n) ; Perm.READ ; Row(n, 1) ; Table({1: 2}) ; Couple(n, 1) ; Word(n) ; Number(n) ; Money(n)
@@ -39,7 +40,8 @@ range(3)[i] ; collections.deque([1])[i] ; n in i ; i(n) ; vars(i) ; [*i][:2] ; l
 {1, i} & {i} ; [].index(i) ; {}[i] ; setattr(i, 'fresh', n) ; delattr(i, 'stale') ; operator.setitem(i, 0, n) ; sum(i)
 type(i)() ; type(i)(n) ; len([object.__new__(type(i))]) ; list.__new__(type(i), n) ; object.__new__(i)
 types.MappingProxyType(i) ; types.MethodType(i, n) ; types.MethodType(len, i) ; types.SimpleNamespace(i)
-type(i).__name__
+type(i).__name__ ; list(enumerate([n], i)) ; sorted([1, 2], reverse=i) ; collections.deque([n, 1], i)
+numpy.int64(n) == i ; i + numpy.float32(n)
 """
 
 
@@ -133,6 +135,9 @@ operator.itemgetter(0)(i, n) ; operator.methodcaller('index')() ; operator.attrg
 (lambda a, /: a)(a=1) ; (lambda a, b, c: 0)() ; (lambda a, *, b, c: 0)() ; (lambda a, *, b, c: 0)(1) ; (lambda: 0)(1)
 weakref.ref(Box)(1) ; weakref.ref(Box)(k=1) ; weakref.ref(i)(k=1) ; weakref.ref(x)(n) ; weakref.ref(Box, print)(1)
 (lambda a, *, b=1: 0)(1, 2, b=3) ; (lambda a: 0)(1, 2, z=3) ; (lambda a: 0)(1, a=2) ; (lambda *a, b: 0)()
+enumerate([], None) ; enumerate([], 1.5) ; itertools.islice([]) ; itertools.islice([], 1, 2, 3, 4) ; itertools.repeat()
+itertools.zip_longest([], foo=1) ; itertools.combinations([], 1, 2) ; itertools.permutations([], Money(1))
+itertools.count(1, 2, 3) ; [*itertools.filterfalse(0, [1])] ; [*itertools.accumulate([1, 2], '')]
 {}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)
 collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collections.defaultdict(int).update({}, {})
 """

@@ -6,7 +6,7 @@ Goes in: the choices of a Writer (programs.py), whose mixin this is.  Comes out:
 
 import sys
 
-from . import library_rows
+from . import library_rows, state_rows
 
 EXPRESSIONS = {
     "T": """
@@ -371,9 +371,8 @@ type NAME = list[int]
 class Corners:
     """Mixin of the Writer."""
 
-    blocks = (BLOCKS + library_rows.BLOCKS).strip().split("\n\n") + SINCE_3_12.strip().split("\n\n") * (
-        sys.version_info >= (3, 12)
-    )
+    blocks = (BLOCKS + library_rows.BLOCKS + state_rows.BLOCKS).strip().split("\n\n")
+    blocks += SINCE_3_12.strip().split("\n\n") * (sys.version_info >= (3, 12))
 
     def corner_(self, depth):
         """One of BLOCKS."""

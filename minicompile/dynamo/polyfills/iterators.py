@@ -142,14 +142,9 @@ def _is_at_least(least, number):
 
 
 class islice(Iterator):
-    def __init__(self, iterable, *bounds):
-        start, stop, step = 0, None, 1
-        if len(bounds) == 1:
-            stop = bounds[0]
-        elif len(bounds) == 2:
-            start, stop = bounds
-        else:
-            start, stop, step = bounds
+    def __init__(self, iterable, start, stop=Missing, step=1, /):
+        if stop is Missing:
+            start, stop = 0, start
         if not _is_at_least(0, stop):
             raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
         if not _is_at_least(0, start):
@@ -204,7 +199,7 @@ class dropwhile(Iterator):
 
 class filterfalse(Iterator):
     def __init__(self, predicate, iterable):
-        self.predicate, self.rest = predicate or bool, iter(iterable)
+        self.predicate, self.rest = bool if predicate is None else predicate, iter(iterable)
 
     def __next__(self):
         item = next(self.rest)
@@ -234,7 +229,7 @@ class starmap(Iterator):
 
 class accumulate(Iterator):
     def __init__(self, iterable, func=None, *, initial=None):
-        self.rest, self.function = iter(iterable), func or operator.add
+        self.rest, self.function = iter(iterable), operator.add if func is None else func
         self.total, self.started = initial, False
 
     def __next__(self):

@@ -33,20 +33,26 @@ from . import (
 )
 from .base import ValueVariable, VariableTracker, unsupported
 from .classes import UserDefinedClassVariable
-from .constant import call_handler
+from .constant import call_handler, check_signature
 from .functions import BuiltinMethodVariable, UserFunctionVariable
 from .symbolic import GRAPH_FUNCTIONS, SymNodeVariable, is_arithmetic
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
 from .tensor import graph_call
 
 
-def inlined(polyfill):
-    return lambda tx, *args, **kwargs: tx.inline(polyfill, list(args), kwargs)
+def inlined(original, polyfill):
+    """The handler of a function with a polyfill: of a wrong call it says what the original says."""
+
+    def handler(tx, /, *args, **kwargs):
+        check_signature(tx, original, polyfill, args, kwargs)
+        return tx.inline(polyfill, list(args), kwargs)
+
+    return handler
 
 
 GIVEN = {**POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
 HANDLERS = {
-    **{original: inlined(polyfill) for original, polyfill in GIVEN.items()},
+    **{original: inlined(original, polyfill) for original, polyfill in GIVEN.items()},
     **operators.HANDLERS,
     **conversions.HANDLERS,
     **copies.HANDLERS,

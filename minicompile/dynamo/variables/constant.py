@@ -54,10 +54,13 @@ def has_signature(function):
         return False
 
 
+signature_of = functools.lru_cache(256)(inspect.signature)
+
+
 def check_signature(tx, original, taker, args, kwargs):
     """The program hears what CPython says of a wrong number of arguments, or a wrong keyword, to `original`."""
     try:
-        inspect.signature(taker).bind(*args, **kwargs)
+        signature_of(taker).bind(*args, **kwargs)
     except TypeError as error:
         tx.raise_observed(TypeError, wrong_call(original, args, kwargs) or str(error))
 

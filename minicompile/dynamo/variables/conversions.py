@@ -50,6 +50,12 @@ def handles(*functions):
 EMPTY = TupleVariable([])  # the default of an argument
 
 
+def int_or_none(tx, variable):
+    """For C code that asks for no `__index__`; what is neither stays what it is, and will be refused."""
+    cls = variable.python_type()
+    return plain(tx, variable) if issubclass(cls, (int, types.NoneType)) else stand_in(cls)
+
+
 @handles(list)
 def make_list(tx, iterable=EMPTY, /):
     return ListVariable(iterable.listed(tx))
@@ -72,7 +78,10 @@ def make_size(tx, iterable=EMPTY, /):
 
 @handles(collections.deque)
 def make_deque(tx, iterable=None, maxlen=NONE):
-    made = DequeVariable([], maxlen=plain(tx, maxlen))
+    maxlen = int_or_none(tx, maxlen)
+    with as_observed(tx):
+        collections.deque((), maxlen)  # may complain
+    made = DequeVariable([], maxlen=maxlen)
     if iterable is not None:
         made.method_extend(tx, iterable)
     return made
@@ -140,6 +149,12 @@ def take_next(tx, iterator, default=None, /):
     return default if item is None else item
 
 
+@handles(enumerate)
+def make_enumerate(tx, iterable, start=ConstantVariable(0)):  # noqa: B008 (immutable)
+    start = tx.call(operator.index, start)
+    return EnumerateVariable([iterator_of(tx, iterable), start if start.python_type() is int else tx.call(int, start)])
+
+
 @handles(map)
 def make_map(tx, *arguments):
     if len(arguments) < 2:
@@ -165,8 +180,11 @@ def make_reversed(tx, sequence):
 def combinatorial(function):
     def handler(tx, /, *args, **kwargs):
         count = 1 if function is not itertools.product else len(args)
+        if len(args) > count + 1:
+            refuse_arguments(tx, function, args)
         pools = [tx.build_tuple(pool.unpack(tx)) for pool in args[:count]]
-        rest = {name: plain(tx, value) for name, value in (*zip("r", args[count:]), *kwargs.items())}
+        take = int_or_none if function is itertools.permutations else plain
+        rest = {name: take(tx, value) for name, value in (dict(zip("r", args[count:])) | kwargs).items()}
         with as_observed(tx):
             return CombinatorialIterator(function, pools, rest)
 
@@ -348,7 +366,6 @@ def dict_maker(cls):
     return lambda tx, /, *args, **kwargs: fill_dict(tx, DictVariable(cls=cls), args, kwargs)
 
 
-ZERO = ConstantVariable(0)
 HANDLERS |= {
     dict: dict_maker(dict),
     collections.OrderedDict: dict_maker(collections.OrderedDict),
@@ -361,7 +378,6 @@ HANDLERS |= {
     bool: lambda tx, value=FALSE, /: boolean(tx.truth(value)),
     any: lambda tx, iterable: boolean(_some(tx, iterable, True)),
     all: lambda tx, iterable: boolean(not _some(tx, iterable, False)),
-    enumerate: lambda tx, iterable, start=ZERO: EnumerateVariable([iterator_of(tx, iterable), start.realize()]),
     zip: lambda tx, *iterables, strict=FALSE: ZipVariable(
         [iterator_of(tx, i) for i in iterables], strict=tx.truth(strict)
     ),

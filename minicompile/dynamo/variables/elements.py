@@ -11,7 +11,7 @@ import operator
 
 from ..guard_checks import KeyOfType
 from ..source import CallSource, ItemSource
-from .base import NotConstant, ObservedException, VariableTracker, unsupported
+from .base import NotConstant, ObservedException, VariableTracker, as_observed, unsupported
 from .constant import FALSE, NONE, BuiltinObject, ConstantVariable
 from .descriptors import type_lookup
 
@@ -178,6 +178,9 @@ def sort(tx, items, key=NONE, reverse=FALSE):
     """Sort a list of trackers in place, by CPython's own sort; an error on the way leaves it half sorted, as there."""
     ranked = elements(tx, items)
     by = None if is_none(key) else lambda e: Element(tx, key.call_function(tx, [e.variable], {}))
+    if not issubclass(reverse.python_type(), int):  # until 3.12 it must be one
+        with as_observed(tx):
+            [].sort(reverse=reverse.as_python_constant())
     try:
         ranked.sort(key=by, reverse=tx.truth(reverse))
     finally:

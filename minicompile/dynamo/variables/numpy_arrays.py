@@ -19,7 +19,7 @@ from ..builder import wraps, wraps_if
 from ..custom_gradient import with_layout
 from ..source import AttrSource, CallSource
 from .base import unsupported
-from .constant import BuiltinObject, ConstantVariable, wrap_constant
+from .constant import BINARY_METHODS, BuiltinObject, ConstantVariable, wrap_constant
 from .iterators import IndexIterator
 from .tables import BREAKING_METHODS
 from .tensor import TensorVariable, graph_call
@@ -145,6 +145,13 @@ class NumpyNumberVariable(ConstantVariable):
 
     def as_proxy(self):
         return self.value.item()
+
+    def call_method(self, tx, name, args, kwargs):
+        """No other operand is a stranger to NumPy, which makes an array of it."""
+        strangers = [a for a in args if not (a.is_python_constant() or isinstance(a.realize(), NumpyArrayVariable))]
+        if name in BINARY_METHODS and strangers:
+            unsupported("function written in C", f"`{name}` of a number of numpy's and {strangers[0]}")
+        return super().call_method(tx, name, args, kwargs)
 
 
 # --- calls ------------------------------------------------------------------------------------------------
