@@ -138,6 +138,8 @@ weakref.ref(Box)(1) ; weakref.ref(Box)(k=1) ; weakref.ref(i)(k=1) ; weakref.ref(
 enumerate([], None) ; enumerate([], 1.5) ; itertools.islice([]) ; itertools.islice([], 1, 2, 3, 4) ; itertools.repeat()
 itertools.zip_longest([], foo=1) ; itertools.combinations([], 1, 2) ; itertools.permutations([], Money(1))
 itertools.count(1, 2, 3) ; [*itertools.filterfalse(0, [1])] ; [*itertools.accumulate([1, 2], '')]
+operator.getitem(x) ; operator.setitem([], 1) ; functools.reduce(max, [1], initial=1) ; collections.defaultdict(0)
+operator.attrgetter('real', 1) ; operator.methodcaller(None)
 {}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)
 collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collections.defaultdict(int).update({}, {})
 """
@@ -145,12 +147,13 @@ collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collect
 
 @pytest.mark.parametrize("call", rows(WRONG_CALLS))
 def test_wrong_arguments(call):
-    namespace = dict(NAMESPACE)
-    exec(f"def program(i, n, x):\n    y = x + 1\n    return {call}, y", namespace)
+    namespace = dict(NAMESPACE, before=[])
+    exec(f"def program(i, n, x):\n    y = x + 1\n    before.append(y)\n    return {call}, y", namespace)
     minicompile.reset()
     compiled = minicompile.compile(namespace["program"], backend="eager")
     expected = observed(namespace["program"], "5")
     assert expected[0] is TypeError and observed(compiled, "5") == expected
+    assert len(namespace["before"]) == 2  # what was done before is done
 
 
 def test_operands_of_classes_derived_from_builtins_are_named():

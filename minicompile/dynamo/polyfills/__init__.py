@@ -38,7 +38,7 @@ def measure(value):
     return hint
 
 
-def reduce(function, iterable, initial=Missing):
+def reduce(function, iterable, initial=Missing, /):
     iterator = _iterator_or_none(iterable)
     if iterator is None:
         raise TypeError("reduce() arg 2 must support iteration")
@@ -73,6 +73,8 @@ def itemgetter(item, /, *items):
 
 
 def attrgetter(name, /, *names):
+    if not all([isinstance(each, str) for each in (name, *names)]):
+        raise TypeError("attribute name must be a string")
     if not names:
         return lambda obj: _attribute(obj, name)
     return lambda obj: tuple([_attribute(obj, n) for n in (name, *names)])
@@ -85,6 +87,8 @@ def _attribute(obj, dotted):
 
 
 def methodcaller(name, /, *args, **kwargs):
+    if not isinstance(name, str):
+        raise TypeError("method name must be a string")
     return lambda obj: getattr(obj, name)(*args, **kwargs)
 
 

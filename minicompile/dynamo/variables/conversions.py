@@ -361,6 +361,13 @@ def bound_method(tx, function, instance):
     return BoundMethodVariable(function, instance)
 
 
+def make_default_dict(tx, factory=NONE, /, *args, **kwargs):
+    is_callable = type_lookup(factory.python_type(), "__call__") is not None
+    with as_observed(tx):
+        collections.defaultdict(None if is_callable or is_none(factory) else 0)  # may complain
+    return fill_dict(tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs)
+
+
 # --- in a line each -------------------------------------------------------------------------------------
 def dict_maker(cls):
     return lambda tx, /, *args, **kwargs: fill_dict(tx, DictVariable(cls=cls), args, kwargs)
@@ -369,9 +376,7 @@ def dict_maker(cls):
 HANDLERS |= {
     dict: dict_maker(dict),
     collections.OrderedDict: dict_maker(collections.OrderedDict),
-    collections.defaultdict: lambda tx, factory=NONE, /, *args, **kwargs: fill_dict(
-        tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs
-    ),
+    collections.defaultdict: make_default_dict,
     types.MappingProxyType: mapping_proxy,
     types.MethodType: bound_method,
     set: lambda tx, iterable=EMPTY, /: set_of(tx, iterable, set),

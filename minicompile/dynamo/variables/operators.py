@@ -12,7 +12,7 @@ import operator
 import torch
 
 from . import data_numbers, float_questions
-from .base import ObservedException, unsupported
+from .base import ObservedException, refuse_arguments, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .elements import next_or_none
@@ -232,6 +232,8 @@ def item(function, method):
     """getitem, setitem, delitem."""
 
     def handler(tx, container, *arguments):
+        if len(arguments) != 1 + (function is operator.setitem):
+            refuse_arguments(tx, function, [container, *arguments])
         container = container.realize()
         if isinstance(container, TensorVariable):
             arguments = [argument.realize() for argument in arguments]
