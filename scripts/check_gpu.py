@@ -331,7 +331,7 @@ def main():
     parts = options.parts or ["ops", "times", "models"]
     if DEVICE == "cuda" and not torch.cuda.is_available():
         sys.exit("check_gpu: no CUDA device here; the Triton kernels run on the CPU with TRITON_INTERPRET=1")
-    config.strict, config.cpu_backend = True, "triton"
+    config.strict, config.cpu_backend, config.fallback_random = True, "triton", True
     gpu = torch.cuda.get_device_name() if DEVICE == "cuda" else "none"
     RESULTS["machine"] = {"gpu": gpu, "torch": torch.__version__, "triton": triton.__version__}
     print(RESULTS["machine"], flush=True)

@@ -11,7 +11,7 @@ import torch
 
 from .dependencies import Addresses
 from .indexing import hint
-from .ir import Extern, MultiOutput, View, contiguous_strides
+from .ir import Extern, View, contiguous_strides
 
 KEEP = 16  # groups for which dead memory waits for a buffer of its layout
 LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
@@ -77,9 +77,6 @@ def plan(schedule):
     for k, group in enumerate(groups):
         for name in (*group.stored, *group.reads):
             last[name] = k
-    for buffer in schedule.graph.buffers:  # a tuple lives as long as its parts
-        if isinstance(buffer.data, MultiOutput) and buffer.name in last:
-            last[buffer.data.source] = max(last.get(buffer.data.source, 0), last[buffer.name])
     mortal = {b.name for b in schedule.graph.buffers}
     if schedule.graph.spends:
         mortal |= {name for name, layout in schedule.graph.inputs.items() if layout is not None}
