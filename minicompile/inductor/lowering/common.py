@@ -117,16 +117,26 @@ def canonical_dim(x, dim):
 # --- elementwise ------------------------------------------------------------------------------------
 
 
+def moved(x, device):
+    """x computed on another device, where it reads no memory (constants, and what follows from positions); else None."""
+    load = x.body()
+    source = next((b.data for b in current().buffers if isinstance(load, ir.Load) and b.name == load.buffer), None)
+    if not isinstance(source, ir.Pointwise) or ir.loads(source.body):
+        return None
+
+    def inner(position):
+        return ir.transform(source.body, dict(zip(source.vars, x.load(position).position, strict=True)))
+
+    return TensorValue(device, x.dtype, x.size, inner)
+
+
 def on_device(x, device):
     """A 0-dim CPU tensor beside CUDA tensors: a constant is inlined, anything else is copied over."""
     if x.device == device or x.device.type != "cpu" or device.type == "cpu":
         return x
-    load = x.body()
-    if isinstance(load, ir.Load):
-        data = next((b.data for b in current().buffers if b.name == load.buffer), None)
-        load = getattr(data, "body", load)
-    if isinstance(load, ir.Constant):
-        return TensorValue(device, x.dtype, x.size, lambda position: load)
+    inlined = moved(x, device)
+    if inlined is not None:
+        return inlined
     with fake().fake_mode:
         like = torch.empty(x.size, dtype=x.dtype, device=device)
     return current().extern(aten._to_copy.default, (x,), {"device": device}, fake=like)

@@ -12,9 +12,9 @@ from ... import philox  # noqa: F401 (its operators)
 from .. import ir
 from ..graph import TensorValue, current, layout_of
 from ..indexing import flatten
-from .common import LOWERINGS, aten, fake, register_lowering
+from .common import LOWERINGS, apply, aten, fake, register_lowering
 from .slices import slice_
-from .views import constant_pad_nd
+from .views import constant_pad_nd, view
 
 EXTERN = """
     mm addmm bmm baddbmm addbmm _addmm_activation _int_mm _scaled_mm _grouped_mm dot vdot mv addmv
@@ -33,6 +33,14 @@ def call(*args, **kwargs):
 for name in EXTERN.split():
     if hasattr(aten, name):
         LOWERINGS[getattr(aten, name)] = call
+
+
+@register_lowering(aten.convolution.default)
+def convolution(x, weight, bias, *rest):
+    """cuDNN adds the bias in a kernel of its own, which then reads and writes everything: ours fuse that."""
+    if bias is None or x.device.type == "cpu":
+        return call(x, weight, bias, *rest)
+    return apply("add", call(x, weight, None, *rest), view(bias, (bias.size[0], *(1,) * (weight.ndim - 2))))
 
 
 # Draws that read nothing of their first argument but its size and strides.

@@ -11,7 +11,19 @@ import torch
 
 from .. import ir
 from ..graph import TensorValue, current
-from .common import KIND, apply, aten, broadcast, cast, elementwise, fake, promote, register_lowering, rejected_by_eager
+from .common import (
+    KIND,
+    apply,
+    aten,
+    broadcast,
+    cast,
+    elementwise,
+    fake,
+    moved,
+    promote,
+    register_lowering,
+    rejected_by_eager,
+)
 from .creation import filled
 
 # ATen operator -> scalar operation, for those that compute and answer in the promoted dtype.
@@ -197,7 +209,9 @@ def masked_fill(x, mask, value):
 def to_copy(x, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     if not isinstance(x, TensorValue):  # a number, of which a nested vmap has made a tensor
         return filled(x)
-    if torch.device(device or x.device) != x.device:
+    device = torch.device(device or x.device)
+    x = x if device == x.device else moved(x, device)
+    if x is None:
         return NotImplemented
     return copy_of(cast(x, dtype or x.dtype))
 
