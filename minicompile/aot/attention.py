@@ -235,14 +235,14 @@ def emit(graph, found, environment):
     operands = [environment[n] for n in (found.query, found.key, found.value)]
     operands[1] = call(torch.transpose, operands[1], -2, -1)
     mask = additive(call, found, environment, query) if found.masks else None
+    if any(m[0] == "add" or m[2] == -math.inf for m in found.masks):
+        nan = call(torch.full, (), math.nan, dtype=query.dtype, device=query.device)
+        dead = call(torch.all, call(torch.eq, mask, -math.inf), dim=-1, keepdim=True)
+        mask = call(torch.where, dead, nan, mask)  # the operator would give zeros; so it is NaN, as all gradients then
     inputs = [n if n is None or query.dim() == 4 else call(torch.unsqueeze, n, 1) for n in (*operands, mask)]
     result = call(F.scaled_dot_product_attention, *inputs[:3], attn_mask=inputs[3], scale=found.scale)
     if query.dim() == 3:
         result = call(torch.squeeze, result, 1)
-    if any(m[0] == "add" or m[2] == -math.inf for m in found.masks):
-        numbers = [call(torch.full, (), n, dtype=query.dtype, device=query.device) for n in (math.nan, 1.0)]
-        dead = call(torch.all, call(torch.eq, mask, -math.inf), dim=-1, keepdim=True)
-        result = call(torch.mul, result, call(torch.where, dead, *numbers))  # NaN, and so are all gradients then
     return graph.call_method("contiguous", (result,))
 
 

@@ -31,7 +31,7 @@ def clamp(value, low, high):
 
 
 def warps(elements, each=8):
-    """Warps for a block, `each` elements a thread."""
+    """Warps for a block, `each` elements a thread: fewer warps have less to wait for each other in a reduction."""
     return clamp(power(elements) // (32 * each), 1, 16)
 
 
@@ -83,7 +83,7 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=T
             xblock //= 2
         if columns:
             xblock = max(xblock, min(16, power(x)))
-        return ReductionTile(xblock, rblock, warps(xblock * rblock), True)
+        return ReductionTile(xblock, rblock, warps(xblock * rblock, 8 if columns else 16), True)
     xblock = clamp(power(x), 1, 64) if columns else 1 if r >= size else clamp(size // power(r), 1, power(x))
     rblock = clamp(size // xblock, 1, power(r)) if isinstance(rnumel, int) else size // xblock
     tile = ReductionTile(xblock, rblock, warps(xblock * rblock), False)
