@@ -90,7 +90,8 @@ class LoopKernel(SharedReductions, LoopedReductions):
         self.find_online()
         walks = sum(bool(self.needed_nodes(level)) for level in range(last + 1))
         facts = (xnumel, rnumel, self.columns, last + 1, walks, len(held & set(self.reads)), self.interpreted)
-        self.tile = tiles.reduction(*facts)
+        half = all(self.addresses.layouts[name].dtype.itemsize <= 2 for name in self.reads)
+        self.tile = tiles.reduction(*facts, half=half)
         if self.tile.parts > 1:
             return self.shared_reduction()
         if not self.tile.persistent or isinstance(rnumel, int):

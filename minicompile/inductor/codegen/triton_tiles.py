@@ -31,7 +31,7 @@ def clamp(value, low, high):
 
 
 def warps(elements, each=8):
-    """Warps for a block, `each` elements a thread: fewer warps have less to wait for each other in a reduction."""
+    """Warps for a block, `each` elements a thread."""
     return clamp(power(elements) // (32 * each), 1, 16)
 
 
@@ -65,12 +65,12 @@ class ReductionTile:
     chunk: object = 0  # elements of it that each takes: a number, or made of symbolic sizes
 
 
-def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=True):
+def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=True, half=False):
     """How a reduction is tiled.
 
     columns: neighbours lie along x, not along the reduced loop; passes: how often results of a row are needed to go on;
     walks: how often a loop would read the row; loads: buffers of which it reads rows again; hold: whether a block may
-    hold a row.
+    hold a row; half: all that is read has two bytes an element, so that a thread takes twice as many.
     """
     x, r = hint(xnumel), hint(rnumel) if isinstance(rnumel, int) else max(hint(rnumel), SYMBOLIC)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
@@ -83,7 +83,7 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=T
             xblock //= 2
         if columns:
             xblock = max(xblock, min(16, power(x)))
-        return ReductionTile(xblock, rblock, warps(xblock * rblock, 8 if columns else 16), True)
+        return ReductionTile(xblock, rblock, warps(xblock * rblock, 16 if half and not columns else 8), True)
     xblock = clamp(power(x), 1, 64) if columns else 1 if r >= size else clamp(size // power(r), 1, power(x))
     rblock = clamp(size // xblock, 1, power(r)) if isinstance(rnumel, int) else size // xblock
     tile = ReductionTile(xblock, rblock, warps(xblock * rblock), False)

@@ -118,7 +118,7 @@ def canonical_dim(x, dim):
 
 
 def moved(x, device):
-    """x computed on another device, where it reads no memory (constants, and what follows from positions); else None."""
+    """x computed on another device, where it reads no memory (constants, what follows from positions); else None."""
     load = x.body()
     source = next((b.data for b in current().buffers if isinstance(load, ir.Load) and b.name == load.buffer), None)
     if not isinstance(source, ir.Pointwise) or ir.loads(source.body):
