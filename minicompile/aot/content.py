@@ -22,7 +22,7 @@ from .partitioner import SavedTensor
 ROOTS = ("torch", "minicompile", "operator", "_operator", "math", "builtins")
 FOLDERS = tuple(os.path.dirname(sys.modules[name].__file__) + os.sep for name in ("torch", __package__.split(".")[0]))
 NAMESPACES = ("aten", "prims", "minicompile")  # of operators whose rules are PyTorch's or ours
-KEPT = ("origin", "checkpoint", "backward", "stands_for_input")  # of a node's meta, besides its value
+KEPT = ("origin", "checkpoint", "kept", "backward", "stands_for_input")  # of a node's meta, besides its value
 LARGEST = 1 << 10  # elements of a constant
 NUMBERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
 DATACLASSES = {cls.__name__: cls for cls in (InputMutation, OutputSpec, SavedTensor)}

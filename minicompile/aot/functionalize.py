@@ -8,6 +8,7 @@ with whom is known.
 Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught in chapter 08.
 """
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -24,6 +25,7 @@ from ..errors import Unsupported
 from .layouts import LAYOUTS, bernoulli_, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
 from .overlap import extent
+from .provenance import Selecting
 from .recurrent import RECURRENT
 from .refusals import check_arguments
 from .sharing import Aliases
@@ -211,7 +213,9 @@ class GraphRunner(fx.Interpreter):
 
     def call_function(self, target, args, kwargs):
         if target is checkpoint:  # the partitioner recomputes what is in it
-            return args[0](*args[1:])
+            contexts = kwargs.get("context_fn")
+            with Selecting(self.provenance, contexts) if contexts else contextlib.nullcontext():
+                return args[0](*args[1:])
         if target is torch._C._set_grad_enabled and self.inference:
             return None  # even under enable_grad() autograd records nothing
         return super().call_function(RECURRENT.get(target, target), args, kwargs)

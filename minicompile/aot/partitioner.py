@@ -80,11 +80,13 @@ def leaves_checkpoint(node):
 
 
 def checkpoint_cost(node):
-    """In a checkpointed function: everything is computed again, but for what it returns, and for random draws."""
+    """In a checkpointed function: everything is computed again, but for what it returns, what its policy keeps, and for
+    random draws."""
     if node.meta.get("checkpoint") is None or is_view(node):
         return recompute_cost(node)
     drawn = is_random(node.args[0] if node.target is operator.getitem else node)
-    return None if drawn or has_effect(node) or brings_symbol(node) or leaves_checkpoint(node) else 0
+    kept = node.meta["kept"] or leaves_checkpoint(node)
+    return None if drawn or kept or has_effect(node) or brings_symbol(node) else 0
 
 
 def operator_name(node):
@@ -260,7 +262,12 @@ def describe(node, primals, results, mutated):
     if is_random(source):
         return "extra", f"{source.target} may draw random numbers"
     if node.meta.get("checkpoint"):
-        return "extra", "is what a checkpointed function returns"
+        why = (
+            "is kept by the policy of its checkpoint"
+            if node.meta["kept"]
+            else "is what a checkpointed function returns"
+        )
+        return "extra", why
     if source is not node or recompute_cost(node) is None:
         return "extra", f"{source.target} is not worth running twice"
     reader = read_from_memory(node, backward=True) or read_from_memory(node, backward=False)

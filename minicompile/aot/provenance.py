@@ -2,13 +2,18 @@
 
 Goes in: the graph that is being traced, and `mark(node)` whenever another node of the captured graph begins to run.
 Comes out: `origins`, traced node name -> captured node.  In the backward, autograd's sequence numbers lead from each
-gradient function to the captured node whose operator made it.  Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
+gradient function to the captured node whose operator made it.  Of a checkpoint with a policy: which of its nodes that
+keeps.  Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
 """
 
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.utils import checkpoint as checkpoints
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import Unsupported
 
 KEPT = ("val", "unbacked_bindings")
+RECOMPUTE = (False, checkpoints.CheckpointPolicy.MUST_RECOMPUTE, checkpoints.CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def gradient_functions(roots):
@@ -22,18 +27,45 @@ def gradient_functions(roots):
             yield function
 
 
+class Selecting(TorchDispatchMode):
+    """Inside a checkpoint with a policy: asks it, as eager does, of which operators the results are kept."""
+
+    def __init__(self, provenance, contexts):
+        super().__init__()
+        self.graph, self.kept, (context, _) = provenance.graph, provenance.kept, contexts()
+        if not isinstance(context, checkpoints._CachingTorchDispatchMode):
+            raise Unsupported("checkpoint in contexts of its own", "only those of a policy have a meaning for a graph")
+        self.policy = context.policy_fn
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs, last = kwargs or {}, next(iter(reversed(self.graph.nodes)))
+        result = function(*args, **kwargs)
+        if function not in checkpoints.SAC_IGNORED_OPS:
+            context = checkpoints.SelectiveCheckpointContext(is_recompute=False)
+            context.op_output = result
+            if self.policy(context, function, *args, **kwargs) not in RECOMPUTE:
+                self.kept.update(nodes_since(last, self.graph))
+        return result
+
+
+def nodes_since(last, graph):
+    """The names of what was traced behind this node."""
+    for node in reversed(graph.nodes):
+        if node is last:
+            break
+        yield node.name
+
+
 class Provenance:
     def __init__(self, graph):
         self.graph, self.origins, self.current, self.last = graph, {}, None, None
         self.sequences = {}  # autograd sequence number -> captured node
+        self.kept = set()  # names of traced nodes in checkpoints, whose policy keeps them
 
     def mark(self, captured):
         """What was traced since the last mark belongs to its node; what follows belongs to `captured`."""
-        for node in reversed(self.graph.nodes):
-            if node is self.last:
-                break
-            if self.current is not None:
-                self.origins[node.name] = self.current
+        if self.current is not None:
+            self.origins.update(dict.fromkeys(nodes_since(self.last, self.graph), self.current))
         self.last, self.current = next(iter(reversed(self.graph.nodes)), None), captured
 
     def run(self, captured, function):
@@ -56,6 +88,6 @@ class Provenance:
         if captured is not None:
             meta["origin"] = captured.name
             meta["stack_trace"] = captured.meta.get("stack_trace")
-            if captured.target is checkpoint:
-                meta["checkpoint"] = captured.name
+            if captured.target is checkpoints.checkpoint:
+                meta["checkpoint"], meta["kept"] = captured.name, node.name in self.kept
         return meta

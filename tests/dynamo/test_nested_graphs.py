@@ -1,5 +1,6 @@
 """autograd.Function, checkpoint and torch.func: one graph with nested graphs, values and gradients as in eager."""
 
+import contextlib
 import copy
 import functools
 
@@ -18,7 +19,7 @@ from torch.func import (
     vjp,
     vmap,
 )
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 
 import minicompile
 from minicompile import record, testing
@@ -419,6 +420,49 @@ def test_checkpoint_saves_only_what_goes_in(reentrant):
     names = [node.name for node in graph.backward.graph.nodes if node.op == "call_function"]
     first = [names.index(name) for name in graph.recomputed]
     assert any(number not in first for number in range(max(first))), "all is computed again before the backward begins"
+
+
+def two_products(x, w):
+    return ((x @ w).tanh() @ w).sigmoid().sin() @ w
+
+
+def every_second_product():
+    """With a state of its own: made anew for each checkpoint."""
+    seen = []
+
+    def policy(context, operator, *args, **kwargs):
+        if operator is torch.ops.aten.mm.default:
+            seen.append(context.op_output.shape)
+        return operator is torch.ops.aten.mm.default and len(seen) == 2
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+PRODUCTS = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+
+
+@pytest.mark.parametrize("contexts, kept", [(PRODUCTS, ["mm", "mm_1"]), (every_second_product, ["mm_1"])])
+def test_a_policy_says_what_a_checkpoint_keeps(contexts, kept):
+    def fn(x, w):
+        return checkpoint(two_products, x, w, use_reentrant=False, context_fn=contexts)
+
+    check(fn, tensor(3, 3), tensor(3, 3, seed=1), backend="aot_eager")
+    (graph,) = [graph for entry in record.compilations for graph in entry.artifacts("aot")]
+    assert [saved.name for saved in graph.saved if "policy" in saved.why] == kept
+    assert {"tanh", "sigmoid", "sin"} <= set(graph.recomputed) and not set(kept) & set(graph.recomputed)
+
+
+def test_other_contexts_of_a_checkpoint_are_left_to_eager():
+    def contexts():
+        return torch.autograd.graph.save_on_cpu(), contextlib.nullcontext()
+
+    fn = minicompile.compile(
+        lambda x: checkpoint(torch.sin, x, use_reentrant=False, context_fn=contexts), backend="aot_eager"
+    )
+    x = tensor(3)
+    fn(x).sum().backward()
+    torch.testing.assert_close(x.grad, x.detach().cos())
+    assert record.counters["aot_rejected"] == 1
 
 
 def test_checkpoint_of_a_function_that_changes_something_is_left_to_eager():

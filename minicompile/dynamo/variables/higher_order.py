@@ -6,6 +6,7 @@ is captured on the tensors that it gets (batched, wrapped for a gradient, ...), 
 Mirrors `torch/_dynamo/variables/higher_order_ops.py` and `functorch.py` there.  Taught in chapter 06.
 """
 
+import functools
 import operator
 
 import torch
@@ -145,6 +146,35 @@ def captured(transform):
 CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
 
 
+class Contexts(torch.nn.Module):
+    """What a checkpoint is given as `context_fn`, as a part of the graph."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self):
+        return self.function()
+
+
+def existing(tx, tracker):
+    """The object that a tracker stands for: a function that exists, a constant, or a partial of these."""
+    tracker = tracker.realize()
+    if tracker.cls is functools.partial:
+        args = [existing(tx, each) for each in tracker.args]
+        kwargs = {name: existing(tx, each) for name, each in tracker.keywords_now(tx).items()}
+        return functools.partial(existing(tx, tracker.function), *args, **kwargs)
+    if tracker.is_python_constant():
+        return tracker.as_python_constant()
+    if not hasattr(tracker, "value"):
+        unsupported(
+            "function with a graph of its own", f"{tracker}, which chooses what a checkpoint keeps, is made here"
+        )
+    if tracker.source is not None:
+        tx.guard("is", tracker.source, tracker.value)
+    return tracker.value
+
+
 def call_checkpoint(tx, function, *args, **kwargs):
     """A node that calls the same `checkpoint` on a nested graph; where no gradient is wanted, only the function."""
     options = {name: kwargs.pop(name) for name in CHECKPOINT_OPTIONS if name in kwargs}
@@ -152,8 +182,11 @@ def call_checkpoint(tx, function, *args, **kwargs):
         return function.realize().call_function(tx, list(args), kwargs)
     reentrant = tx.truth(options.get("use_reentrant", tx.build(True)))
     tensors = [arg for arg in (a.realize() for a in args) if isinstance(arg, TensorVariable)]
-    if "context_fn" in options or reentrant and (kwargs or not any(t.fake.requires_grad for t in tensors)):
+    if reentrant and (options.get("context_fn") or kwargs or not any(t.fake.requires_grad for t in tensors)):
         unsupported("function with a graph of its own", "checkpoint decides at run time what this call does")
+    if "context_fn" in options:
+        contexts = Contexts(existing(tx, options["context_fn"]))
+        options["context_fn"] = GraphValueVariable(attach(tx.output, contexts, "checkpoint_contexts"))
     complaint = "checkpoint runs twice what changes something outside"
     nested, results = capture_pure(tx, function, args, kwargs, complaint)
     body = attach(tx.output, nested.close(results, "checkpoint_body"), "checkpoint_body")
