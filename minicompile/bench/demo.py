@@ -44,9 +44,7 @@ def compare(mode, options, rows, entries):
         "first_call_s": sum(entry.seconds for entry in record.compilations),
     }
     variants = {"eager": step(model, args, kwargs, loss, mode), "ours": step(compiled, args, kwargs, loss, mode)}
-    timings = timing.interleaved(variants, options.device, options.rounds)
-    row |= {f"{name}_ms": measured.median for name, measured in timings.items()}
-    row["ratio"], *_ = timing.ratio(timings["eager"], timings["ours"])
+    timing.note(row, timing.interleaved(variants, options.device, options.rounds))
     rows.append(row)
     return row
 

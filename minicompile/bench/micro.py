@@ -100,14 +100,11 @@ def _time(row, pattern, variants, inputs, settings):
     calls = {name: lambda function=function: function(*inputs) for name, function in variants.items()}
     calls["copy"] = lambda: target.copy_(source)
     timings = timing.interleaved(calls, settings.device, settings.rounds)
-    for name, measured in timings.items():
-        row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
-    row["ratio"], row["ratio_low"], row["ratio_high"] = timing.ratio(timings["eager"], timings["ours"])
+    timing.note(row, timings)
     row["copy_gb_s"] = row["ideal_mb"] / row["copy_ms"]
     if pattern.memory_bound:
         row["share"] = timing.ratio(timings["copy"], timings["ours"])[0]
     if "torch" in timings:
-        row["torch_ratio"], *_ = timing.ratio(timings["eager"], timings["torch"])
         row["against_torch"], *_ = timing.ratio(timings["torch"], timings["ours"])
 
 

@@ -188,12 +188,7 @@ def _time(row, model, compiled, rest, settings, wait):
     if on_gpu:
         torch.cuda.empty_cache()  # the others need it meanwhile
     wait()
-    timings = timing.interleaved(variants, settings.device, settings.rounds)
-    for name, measured in timings.items():
-        row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
-    row["ratio"], row["ratio_low"], row["ratio_high"] = timing.ratio(timings["eager"], timings["ours"])
-    if settings.torch_compile:
-        row["torch_ratio"], *_ = timing.ratio(timings["eager"], timings["torch"])
+    timing.note(row, timing.interleaved(variants, settings.device, settings.rounds))
     if on_gpu and settings.compile_mode is None:  # memory of recorded launches is taken for good
         row.update({f"{name}_peak_mb": peak_memory(call) / 1e6 for name, call in variants.items()})
 

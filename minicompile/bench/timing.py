@@ -39,6 +39,15 @@ def ratio(base, other):
     return middle, low, high
 
 
+def note(row, timings):
+    """Write what was measured into a row of a table, with how many times faster than eager ours and torch's are."""
+    for name, measured in timings.items():
+        row[f"{name}_ms"], row[f"{name}_samples_ms"] = measured.median, measured.samples
+    row["ratio"], row["ratio_low"], row["ratio_high"] = ratio(timings["eager"], timings["ours"])
+    if "torch" in timings:
+        row["torch_ratio"], *_ = ratio(timings["eager"], timings["torch"])
+
+
 def _once(function, calls, device, clock):
     """Milliseconds a call over `calls` calls in a row: device time on a GPU (gaps included), else by the clock."""
     if device == "cuda":

@@ -46,6 +46,7 @@ import dis
 import itertools
 
 from . import bytecode_versions as versions
+from .bytecode_analysis import depths_by
 from .bytecode_lower import lower
 from .bytecode_versions import CallArguments, ExceptionHandler, Instruction
 
@@ -121,7 +122,7 @@ def assemble(instructions, code, exact=False, **changes):
             "co_code": bytes(out),
             "co_linetable": encode_locations([i.positions for i in instructions], sizes, first_line),
             "co_exceptiontable": encode_exceptions([i.exc for i in instructions], offsets, index),
-            "co_stacksize": _stack_size(instructions, index, flags),
+            "co_stacksize": _stack_size(instructions, flags),
         }
     )
 
@@ -228,34 +229,20 @@ def _lay_out(instructions, args, index):
     return sizes, offsets
 
 
-def _stack_size(instructions, index, flags):
+def _real_effect(instruction, jump):
+    takes_argument = instruction.opcode >= dis.HAVE_ARGUMENT
+    arg = 0 if jump else instruction.arg or 0
+    return dis.stack_effect(instruction.opcode, arg if takes_argument else None, jump=jump)
+
+
+def _stack_size(instructions, flags):
     """The deepest stack.  Verifies that it is the same however an instruction is reached, and never negative."""
-    depths = [None] * len(instructions)
     start = versions.GENERATOR_START_DEPTH if flags & versions.GENERATOR_FLAGS else 0
-    todo, deepest = [(0, start)], start
-    while todo:
-        k, depth = todo.pop()
-        if k == len(instructions):
-            raise ValueError("the last instruction does not return, raise or jump")
-        instruction, deepest = instructions[k], max(deepest, depth)
-        if depth < 0:
-            raise ValueError(f"the stack is empty below {instruction} (number {k})")
-        if depths[k] is not None:
-            if depths[k] != depth:
-                raise ValueError(f"{instruction} (number {k}) is reached with {depths[k]} and with {depth} values")
-            continue
-        depths[k] = depth
-        if instruction.opname in ("SWAP", "COPY") and instruction.arg > depth:
-            raise ValueError(f"the stack is empty below {instruction} (number {k})")
-        if instruction.exc is not None:
-            handler = instruction.exc
-            todo.append((index[id(handler.target)], handler.depth + 1 + handler.lasti))
-        arg = (instruction.arg or 0) if instruction.opcode >= dis.HAVE_ARGUMENT else None
-        if instruction.is_jump:
-            todo.append((index[id(instruction.argval)], depth + dis.stack_effect(instruction.opcode, 0, jump=True)))
-        if not instruction.is_terminal:
-            todo.append((k + 1, depth + dis.stack_effect(instruction.opcode, arg, jump=False)))
-    return deepest
+    reached = [(i, d) for i, d in zip(instructions, depths_by(_real_effect, instructions, start)) if d is not None]
+    for instruction, depth in reached:
+        if depth < (instruction.arg if instruction.opname in ("SWAP", "COPY") else 0):
+            raise ValueError(f"the stack is empty below {instruction}")
+    return max(depth for _, depth in reached)
 
 
 # ---- side tables: see CPython's Objects/locations.md and Objects/exception_handling_notes.txt -----------------------

@@ -54,12 +54,18 @@ def successors(instruction, following):
 
 def stack_depths(instructions):
     """How many values are on the stack before each instruction; None where execution never comes."""
-    index = {id(instruction): k for k, instruction in enumerate(instructions)}
-    depths = [None] * len(instructions)
     generator = any(instruction.opname == "RETURN_GENERATOR" for instruction in instructions)
-    todo = [(0, GENERATOR_START_DEPTH if generator else 0)]
+    return depths_by(stack_effect, instructions, GENERATOR_START_DEPTH if generator else 0)
+
+
+def depths_by(effect, instructions, start):
+    """The depths, by `effect(instruction, jump)`: the same however an instruction is reached, or ValueError."""
+    index = {id(instruction): k for k, instruction in enumerate(instructions)}
+    depths, todo = [None] * len(instructions), [(0, start)]
     while todo:
         k, depth = todo.pop()
+        if k == len(instructions):
+            raise ValueError("the last instruction does not return, raise or jump")
         if depths[k] is not None:
             if depths[k] != depth:
                 raise ValueError(f"{instructions[k]} (number {k}) is reached with {depths[k]} and with {depth} values")
@@ -68,8 +74,10 @@ def stack_depths(instructions):
         if instruction.exc is not None:
             handler = instruction.exc
             todo.append((index[id(handler.target)], handler.depth + 1 + handler.lasti))
-        following = instructions[k + 1] if k + 1 < len(instructions) else None
-        todo += [(index[id(target)], depth + effect) for target, effect in successors(instruction, following)]
+        if instruction.is_jump:
+            todo.append((index[id(instruction.argval)], depth + effect(instruction, True)))
+        if not instruction.is_terminal:
+            todo.append((k + 1, depth + effect(instruction, False)))
     return depths
 
 

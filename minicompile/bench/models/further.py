@@ -6,56 +6,27 @@ is imported only when one of its models is built.
 
 import importlib.util
 
-from .huggingface import BART, BERT, LONGEST, SIZES, make, pictures, text, text_to_text
-from .registry import Entry, classify, images, own_loss
+from . import huggingface as hf
+from .registry import Entry, classify, images, sizes
 
-_HALF_OF_THE_HEADS = {"num_key_value_heads": lambda o: o.heads // 2}
-_PIECES = {"image_size": lambda o: o.image, "patch_size": lambda o: o.patch, "num_labels": 10, "vocab_size": None}
-_DECODER = {
-    "decoder_layers": lambda o: o.layers,
-    "decoder_attention_heads": lambda o: o.heads,
-    "decoder_ffn_dim": lambda o: 4 * o.width,
-    **LONGEST,
-}
+_HEADS = {**hf.HALF_OF_THE_HEADS, "head_dim": lambda o: o.width // o.heads}
+_PLACES = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 32}
+_OPT = ("hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim")
 
-# name: (family, head, names of the knobs, other options, batch)
+# as the table in huggingface.py
 _TRANSFORMERS = {
-    "hf_roberta": ("Roberta", "RobertaForMaskedLM", BERT, {"max_position_embeddings": lambda o: o.length + 64}, text),
-    "hf_deberta": (
-        "DebertaV2",
-        "DebertaV2ForMaskedLM",
-        BERT,
-        {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 32},
-        text,
-    ),
-    "hf_bloom": ("Bloom", "BloomForCausalLM", ("hidden_size", "n_layer", "n_head"), {}, text),
-    "hf_gemma2": (
-        "Gemma2",
-        "Gemma2ForCausalLM",
-        BERT,
-        {**_HALF_OF_THE_HEADS, "head_dim": lambda o: o.width // o.heads, "sliding_window": lambda o: o.length // 2},
-        text,
-    ),
-    "hf_gpt_neox": ("GPTNeoX", "GPTNeoXForCausalLM", BERT, LONGEST, text),
-    "hf_opt": (
-        "OPT",
-        "OPTForCausalLM",
-        ("hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim"),
-        {**LONGEST, "word_embed_proj_dim": lambda o: o.width},
-        text,
-    ),
-    "hf_phi": ("Phi", "PhiForCausalLM", BERT, LONGEST, text),
-    "hf_qwen3": (
-        "Qwen3",
-        "Qwen3ForCausalLM",
-        BERT,
-        {**_HALF_OF_THE_HEADS, "head_dim": lambda o: o.width // o.heads},
-        text,
-    ),
-    "hf_mbart": ("MBart", "MBartForConditionalGeneration", BART, _DECODER, text_to_text),
-    "hf_pegasus": ("Pegasus", "PegasusForConditionalGeneration", BART, _DECODER, text_to_text),
-    "hf_beit": ("Beit", "BeitForImageClassification", BERT, {**_PIECES, "vocab_size": 99}, pictures),
-    "hf_deit": ("DeiT", "DeiTForImageClassification", BERT, _PIECES, pictures),
+    "hf_roberta": ("Roberta", "ForMaskedLM", hf.BERT, {"max_position_embeddings": lambda o: o.length + 64}, hf.text),
+    "hf_deberta": ("DebertaV2", "ForMaskedLM", hf.BERT, _PLACES, hf.text),
+    "hf_bloom": ("Bloom", "ForCausalLM", ("hidden_size", "n_layer", "n_head"), {}, hf.text),
+    "hf_gemma2": ("Gemma2", "ForCausalLM", hf.BERT, {**_HEADS, **hf.WINDOW}, hf.text),
+    "hf_gpt_neox": ("GPTNeoX", "ForCausalLM", hf.BERT, hf.LONGEST, hf.text),
+    "hf_opt": ("OPT", "ForCausalLM", _OPT, {**hf.LONGEST, "word_embed_proj_dim": lambda o: o.width}, hf.text),
+    "hf_phi": ("Phi", "ForCausalLM", hf.BERT, hf.LONGEST, hf.text),
+    "hf_qwen3": ("Qwen3", "ForCausalLM", hf.BERT, _HEADS, hf.text),
+    "hf_mbart": ("MBart", "ForConditionalGeneration", hf.BART, hf.DECODER, hf.text_to_text),
+    "hf_pegasus": ("Pegasus", "ForConditionalGeneration", hf.BART, hf.DECODER, hf.text_to_text),
+    "hf_beit": ("Beit", "ForImageClassification", hf.BERT, {**hf.PIECES, "vocab_size": 99}, hf.pictures),
+    "hf_deit": ("DeiT", "ForImageClassification", hf.BERT, hf.PIECES, hf.pictures),
 }
 
 _TIMM = """
@@ -65,12 +36,8 @@ _TIMM = """
     xcit_nano_12_p16_224
 """
 
-_IMAGES = {"channels": 3, "classes": 10}
-_TIMM_SIZES = {
-    "small": {**_IMAGES, "batch": 2, "image": 160},  # smaller ones end in one pixel, on which no batch norm is stable
-    "medium": {**_IMAGES, "batch": 4, "image": 192},
-    "large": {**_IMAGES, "batch": 64, "image": 224},
-}
+# smaller ones end in one pixel, on which no batch norm is stable
+_TIMM_SIZES = sizes(channels=3, classes=10, batch=(2, 4, 64), image=(160, 192, 224))
 
 
 def _timm(name):
@@ -87,8 +54,7 @@ def _timm(name):
 
 def _entries():
     if importlib.util.find_spec("transformers"):
-        for name, (family, head, knobs, extra, batch) in _TRANSFORMERS.items():
-            yield Entry(name, make(family, head, knobs, extra), batch, own_loss, SIZES, "labels")
+        yield from hf.entries(_TRANSFORMERS)
     if importlib.util.find_spec("timm"):
         yield from map(_timm, _TIMM.split())
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from .registry import Entry, own_loss, tokens
+from .registry import Entry, own_loss, sizes, tokens
 
 
 class CausalSelfAttention(nn.Module):
@@ -137,15 +137,11 @@ def sample(model, idx, new_tokens, context, temperature=1.0, top_k=None):
     return idx
 
 
-def _sizes(attention):
-    base = {"dropout": 0.1, "bias": True, "attention": attention}
-    small = {"batch": 2, "length": 16, "context": 32, "vocab": 67, "layers": 2, "heads": 2, "width": 32}
-    medium = {"batch": 8, "length": 128, "context": 128, "vocab": 512, "layers": 6, "heads": 6, "width": 192}
-    large = {"batch": 16, "length": 1024, "context": 1024, "vocab": 50304, "layers": 12, "heads": 12, "width": 768}
-    return {"small": {**base, **small}, "medium": {**base, **medium}, "large": {**base, **large}}
-
-
+SIZES = {
+    **{"dropout": 0.1, "bias": True, "batch": (2, 8, 16), "length": (16, 128, 1024), "context": (32, 128, 1024)},
+    **{"vocab": (67, 512, 50304), "layers": (2, 6, 12), "heads": (2, 6, 12), "width": (32, 192, 768)},
+}
 ENTRIES = [
-    Entry("gpt", GPT, tokens, own_loss, _sizes("sdpa"), "targets"),
-    Entry("gpt_manual", GPT, tokens, own_loss, _sizes("manual"), "targets"),
+    Entry("gpt", GPT, tokens, own_loss, sizes(**SIZES, attention="sdpa"), "targets"),
+    Entry("gpt_manual", GPT, tokens, own_loss, sizes(**SIZES, attention="manual"), "targets"),
 ]

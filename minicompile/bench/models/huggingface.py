@@ -7,7 +7,7 @@ import importlib
 
 import torch
 
-from .registry import Batch, Entry, own_loss
+from .registry import Batch, Entry, own_loss, sizes
 
 # The knobs of each family have names of their own: width, layers, heads, MLP width.
 BERT = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
@@ -54,83 +54,38 @@ def pictures(o):
 LONGEST = {"max_position_embeddings": lambda o: max(64, o.length)}
 
 
-# name: (family, head, names of the knobs, other options, batch)
+HALF_OF_THE_HEADS = {"num_key_value_heads": lambda o: o.heads // 2}
+DECODER = {
+    **{"decoder_layers": lambda o: o.layers, "decoder_attention_heads": lambda o: o.heads},
+    **{"decoder_ffn_dim": lambda o: 4 * o.width, **LONGEST},
+}
+PIECES = {"image_size": lambda o: o.image, "patch_size": lambda o: o.patch, "num_labels": 10, "vocab_size": None}
+NARROW = {"embedding_size": lambda o: o.width // 2, **LONGEST}
+WINDOW = {"sliding_window": lambda o: o.length // 2}
+GPT2 = {"n_positions": LONGEST["max_position_embeddings"], "bos_token_id": 0, "eos_token_id": 0}
+
+# name: (family, what the class of the model has behind it, names of the knobs, other options, batch)
 _TABLE = {
-    "hf_bert": ("Bert", "BertForMaskedLM", BERT, LONGEST, text),
-    "hf_gpt2": (
-        "GPT2",
-        "GPT2LMHeadModel",
-        ("n_embd", "n_layer", "n_head", "n_inner"),
-        {"n_positions": LONGEST["max_position_embeddings"], "bos_token_id": 0, "eos_token_id": 0},
-        text,
-    ),
-    "hf_llama": ("Llama", "LlamaForCausalLM", BERT, {"num_key_value_heads": lambda o: o.heads // 2}, text),
-    "hf_mistral": (
-        "Mistral",
-        "MistralForCausalLM",
-        BERT,
-        {"num_key_value_heads": lambda o: o.heads // 2, "sliding_window": lambda o: o.length // 2},
-        text,
-    ),
-    "hf_t5": ("T5", "T5ForConditionalGeneration", T5, {"d_kv": lambda o: o.width // o.heads}, text_to_text),
-    "hf_bart": (
-        "Bart",
-        "BartForConditionalGeneration",
-        BART,
-        {
-            "decoder_layers": lambda o: o.layers,
-            "decoder_attention_heads": lambda o: o.heads,
-            "decoder_ffn_dim": lambda o: 4 * o.width,
-            **LONGEST,
-        },
-        text_to_text,
-    ),
-    "hf_vit": (
-        "ViT",
-        "ViTForImageClassification",
-        BERT,
-        {"image_size": lambda o: o.image, "patch_size": lambda o: o.patch, "num_labels": 10, "vocab_size": None},
-        pictures,
-    ),
-    "hf_albert": (
-        "Albert",
-        "AlbertForMaskedLM",
-        BERT,
-        {"embedding_size": lambda o: o.width // 2, **LONGEST},
-        text,
-    ),
-    "hf_distilbert": (
-        "DistilBert",
-        "DistilBertForMaskedLM",
-        ("dim", "n_layers", "n_heads", "hidden_dim"),
-        LONGEST,
-        text,
-    ),
-    "hf_electra": (
-        "Electra",
-        "ElectraForMaskedLM",
-        BERT,
-        {"embedding_size": lambda o: o.width // 2, **LONGEST},
-        text,
-    ),
+    "hf_bert": ("Bert", "ForMaskedLM", BERT, LONGEST, text),
+    "hf_gpt2": ("GPT2", "LMHeadModel", ("n_embd", "n_layer", "n_head", "n_inner"), GPT2, text),
+    "hf_llama": ("Llama", "ForCausalLM", BERT, HALF_OF_THE_HEADS, text),
+    "hf_mistral": ("Mistral", "ForCausalLM", BERT, {**HALF_OF_THE_HEADS, **WINDOW}, text),
+    "hf_t5": ("T5", "ForConditionalGeneration", T5, {"d_kv": lambda o: o.width // o.heads}, text_to_text),
+    "hf_bart": ("Bart", "ForConditionalGeneration", BART, DECODER, text_to_text),
+    "hf_vit": ("ViT", "ForImageClassification", BERT, PIECES, pictures),
+    "hf_albert": ("Albert", "ForMaskedLM", BERT, NARROW, text),
+    "hf_distilbert": ("DistilBert", "ForMaskedLM", ("dim", "n_layers", "n_heads", "hidden_dim"), LONGEST, text),
+    "hf_electra": ("Electra", "ForMaskedLM", BERT, NARROW, text),
 }
+SIZES = sizes(
+    **{"batch": (2, 4, 16), "length": (12, 64, 512), "width": (32, 256, 768), "layers": (2, 4, 12)},
+    **{"heads": (4, 4, 12), "vocab": (99, 1000, 30522), "image": (16, 96, 224), "patch": (8, 16, 16)},
+)
 
-SIZES = {
-    "small": {
-        **{"batch": 2, "length": 12, "width": 32, "layers": 2, "heads": 4},
-        **{"vocab": 99, "image": 16, "patch": 8},
-    },
-    "medium": {
-        **{"batch": 4, "length": 64, "width": 256, "layers": 4, "heads": 4},
-        **{"vocab": 1000, "image": 96, "patch": 16},
-    },
-    "large": {
-        **{"batch": 16, "length": 512, "width": 768, "layers": 12, "heads": 12},
-        **{"vocab": 30522, "image": 224, "patch": 16},
-    },
-}
 
-ENTRIES = [
-    Entry(name, make(family, head, knobs, extra), batch, own_loss, SIZES, "labels")
-    for name, (family, head, knobs, extra, batch) in _TABLE.items()
-]
+def entries(table):
+    for name, (family, head, knobs, extra, batch) in table.items():
+        yield Entry(name, make(family, family + head, knobs, extra), batch, own_loss, SIZES, "labels")
+
+
+ENTRIES = list(entries(_TABLE))

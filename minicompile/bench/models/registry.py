@@ -14,6 +14,12 @@ import torch.nn.functional as F
 SIZES = ("small", "medium", "large")  # tests; benchmark on a CPU; benchmark on a GPU
 
 
+def sizes(**options):
+    """{size: options}: a tuple holds an option's values for the three SIZES; any other value is the same for all."""
+    pick = lambda value, k: value[k] if isinstance(value, tuple) else value  # noqa: E731
+    return {size: {name: pick(value, k) for name, value in options.items()} for k, size in enumerate(SIZES)}
+
+
 @dataclasses.dataclass
 class Batch:
     """One batch: the model is called with `*args, **kwargs`; `target` is what the loss compares with."""

@@ -7,7 +7,7 @@ The two LSTMs differ in who walks through time: `nn.LSTM` (one ATen call) or a P
 import torch
 import torch.nn as nn
 
-from .registry import Batch, Entry, predict_tokens, tokens
+from .registry import Batch, Entry, predict_tokens, sizes, tokens
 
 
 class EncoderLayer(nn.Module):
@@ -108,34 +108,11 @@ class LSTMCellLanguageModel(nn.Module):
         return self.head(torch.stack(outputs, dim=1)), state
 
 
-def _sizes(small, medium, large):
-    return {
-        "small": {"dropout": 0.1, "batch": 2, "vocab": 53, "width": 32, "layers": 2, **small},
-        "medium": {"dropout": 0.1, "batch": 8, "vocab": 1000, "width": 256, "layers": 4, "heads": 4, **medium},
-        "large": {"dropout": 0.1, "batch": 32, "vocab": 30522, "width": 768, "layers": 12, "heads": 12, **large},
-    }
-
+WORDS = {"dropout": 0.1, "batch": (2, 8, 32), "vocab": (53, 1000, 30522), "width": (32, 256, 768)}
+LAYERS = {"layers": (2, 4, 12), "heads": (2, 4, 12)}
 
 ENTRIES = [
-    Entry(
-        "bert_encoder",
-        BertEncoder,
-        padded_tokens,
-        masked_words,
-        _sizes({"length": 12, "heads": 2}, {"length": 128}, {"length": 512}),
-    ),
-    Entry(
-        "lstm",
-        LSTMLanguageModel,
-        tokens,
-        predict_tokens,
-        _sizes({"length": 6}, {"length": 32, "layers": 2}, {"length": 128, "layers": 2}),
-    ),
-    Entry(
-        "lstm_cell",
-        LSTMCellLanguageModel,
-        tokens,
-        predict_tokens,
-        _sizes({"length": 6}, {"length": 16, "layers": 2}, {"length": 32, "layers": 2}),
-    ),
+    Entry("bert_encoder", BertEncoder, padded_tokens, masked_words, sizes(**WORDS, **LAYERS, length=(12, 128, 512))),
+    Entry("lstm", LSTMLanguageModel, tokens, predict_tokens, sizes(**WORDS, layers=2, length=(6, 32, 128))),
+    Entry("lstm_cell", LSTMCellLanguageModel, tokens, predict_tokens, sizes(**WORDS, layers=2, length=(6, 16, 32))),
 ]

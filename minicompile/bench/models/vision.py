@@ -9,7 +9,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from .registry import Batch, Entry, classify, images
+from .registry import Batch, Entry, classify, images, sizes
 
 
 class BasicBlock(nn.Module):
@@ -201,63 +201,23 @@ def evidence_bound(output, target):
     return (likelihood + divergence) / target.size(0)
 
 
-def _sizes(common, small, medium, large):
-    return {
-        "small": {"channels": 3, "classes": 10, "batch": 4, **common, **small},
-        "medium": {"channels": 3, "classes": 100, "batch": 8, **common, **medium},
-        "large": {"channels": 3, "classes": 1000, "batch": 64, **common, **large},
-    }
-
+IMAGES = {"channels": 3, "classes": (10, 100, 1000), "batch": (4, 8, 64)}
+MAPS = {"channels": 3, "classes": 3, "batch": (4, 4, 16)}
+DIGITS = {"channels": 1, "classes": (10, 100, 1000), "batch": (4, 128, 4096)}
 
 ENTRIES = [
-    Entry(
-        "resnet18",
-        ResNet18,
-        images,
-        classify,
-        _sizes({}, {"image": 64, "width": 8}, {"image": 96, "width": 32}, {"image": 224, "width": 64}),
+    Entry("resnet18", ResNet18, images, classify, sizes(**IMAGES, image=(64, 96, 224), width=(8, 32, 64))),
+    Entry("mobile_cnn", MobileCNN, images, classify, sizes(**IMAGES, image=(32, 96, 224), width=(8, 16, 32))),
+    Entry(  # 18 -> 9 -> 4: the decoder has to pad
+        *("unet", UNet, segmentation, classify),
+        sizes(**MAPS, image=(18, 96, 256), width=(8, 16, 64), depth=(2, 3, 4)),
     ),
     Entry(
-        "mobile_cnn",
-        MobileCNN,
-        images,
-        classify,
-        _sizes({}, {"image": 32, "width": 8}, {"image": 96, "width": 16}, {"image": 224, "width": 32}),
+        *("mlp_mixer", MLPMixer, images, classify),
+        sizes(**IMAGES, image=(16, 96, 224), patch=(4, 8, 16), width=(32, 192, 512), layers=(2, 6, 8)),
     ),
     Entry(
-        "unet",
-        UNet,
-        segmentation,
-        classify,
-        _sizes(
-            {"classes": 3},
-            {"image": 18, "width": 8, "depth": 2},  # 18 -> 9 -> 4: the decoder has to pad
-            {"image": 96, "width": 16, "depth": 3, "batch": 4},
-            {"image": 256, "width": 64, "depth": 4, "batch": 16},
-        ),
-    ),
-    Entry(
-        "mlp_mixer",
-        MLPMixer,
-        images,
-        classify,
-        _sizes(
-            {},
-            {"image": 16, "patch": 4, "width": 32, "layers": 2},
-            {"image": 96, "patch": 8, "width": 192, "layers": 6},
-            {"image": 224, "patch": 16, "width": 512, "layers": 8},
-        ),
-    ),
-    Entry(
-        "vae",
-        VAE,
-        pixels_in_unit_range,
-        evidence_bound,
-        _sizes(
-            {"channels": 1},
-            {"image": 12, "hidden": 48, "latent": 8},
-            {"image": 28, "hidden": 400, "latent": 20, "batch": 128},
-            {"image": 28, "hidden": 400, "latent": 20, "batch": 4096},
-        ),
+        *("vae", VAE, pixels_in_unit_range, evidence_bound),
+        sizes(**DIGITS, image=(12, 28, 28), hidden=(48, 400, 400), latent=(8, 20, 20)),
     ),
 ]

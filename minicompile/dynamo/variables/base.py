@@ -119,6 +119,8 @@ class VariableTracker:
     cls = None  # the class of the value
     has_identity = False  # whether the program can tell it from another one that is equal
     whole = None  # of the contents of an object that derives from list, dict or set: the object
+    holds = ()  # names of its attributes that are trackers
+    maker = None  # what makes the value anew, called with `children()`
 
     def __init__(self, source=None):
         self.source = source
@@ -264,13 +266,15 @@ class VariableTracker:
     # --- how to have it again -----------------------------------------------------------------------
     def reconstruct(self, codegen):
         """Emit bytecode that makes the value anew (only asked when there is no source and no temporary)."""
+        if self.maker is not None:
+            return codegen.call(self.maker, *self.children())
         if self.is_python_constant():
             return codegen.load_const(self.as_python_constant())
         unsupported("value across a break", f"{self} is needed after a graph break")
 
     def children(self):
         """Trackers that `reconstruct` will ask for (graph outputs are collected through this)."""
-        return ()
+        return [getattr(self, name) for name in self.holds]
 
     def held(self):
         """Trackers of all that a container holds."""

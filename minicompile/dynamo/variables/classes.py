@@ -287,6 +287,8 @@ IS_ABSTRACT, DISALLOW_INSTANTIATION = 1 << 20, 1 << 7  # CPython's Py_TPFLAGS
 class SuperVariable(VariableTracker):
     """`super(cls, instance)`: attributes from the classes behind `cls` in the MRO."""
 
+    holds = ("instance",)
+
     def __init__(self, cls, instance):
         super().__init__()
         self.cls, self.instance = cls, instance
@@ -308,9 +310,6 @@ class SuperVariable(VariableTracker):
 
     def reconstruct(self, codegen):
         codegen.call(super, self.cls, self.instance)
-
-    def children(self):
-        return (self.instance,)
 
 
 def arguments_of_super(tx):

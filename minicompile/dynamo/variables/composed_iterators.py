@@ -26,12 +26,9 @@ class ComposedIterator(IteratorVariable):
     def children(self):
         return self.parts
 
-    def reconstruct(self, codegen):
-        codegen.call(self.cls, *self.parts)
-
 
 class EnumerateVariable(ComposedIterator):
-    cls = enumerate
+    cls = maker = enumerate
 
     @property
     def replay_order(self):
@@ -99,7 +96,7 @@ class ZipVariable(ComposedIterator):
 
 
 class MapVariable(ComposedIterator):
-    cls = map
+    cls = maker = map
 
     def advance(self, tx):
         function, *iterators = self.parts
@@ -113,7 +110,7 @@ class MapVariable(ComposedIterator):
 
 
 class FilterVariable(ComposedIterator):
-    cls = filter
+    cls = maker = filter
 
     def advance(self, tx):
         function, iterator = self.parts

@@ -115,6 +115,7 @@ class NewWeakReferenceVariable(VariableTracker):
     """`weakref.ref(cls, callback)`: equal, as a key, to every other reference to the class."""
 
     has_identity = True
+    holds, maker = ("cls", "callback"), weakref.ref
 
     def __init__(self, cls, callback):
         super().__init__()
@@ -129,12 +130,6 @@ class NewWeakReferenceVariable(VariableTracker):
     def call_function(self, tx, args, kwargs):
         refuse_arguments(tx, args, kwargs)
         return self.cls
-
-    def children(self):
-        return self.cls, self.callback
-
-    def reconstruct(self, codegen):
-        codegen.call(weakref.ref, *self.children())
 
 
 def make_reference(tx, referent, callback=NONE):

@@ -289,6 +289,8 @@ def _descriptor_write(tx, found, instance, method, *values):
 class BoundDescriptorVariable(VariableTracker):
     """A method written in C, bound to an object of a user-defined class (`object.__setattr__`, `OrderedDict.keys`)."""
 
+    holds = ("instance",)
+
     def __init__(self, instance, descriptor):
         super().__init__()
         self.instance, self.descriptor = instance, descriptor
@@ -323,9 +325,6 @@ class BoundDescriptorVariable(VariableTracker):
         class_method = isinstance(self.descriptor, types.ClassMethodDescriptorType)
         owner = (None, self.instance) if class_method else (self.instance, self.instance.python_type())
         codegen.call(self.descriptor.__get__, *owner)
-
-    def children(self):
-        return (self.instance,)
 
 
 SHARED = ("__name__", "__doc__", "__text_signature__", "__objclass__")  # attributes that it has from the descriptor

@@ -20,15 +20,14 @@ SETS = (set, frozenset, type({}.keys()), type({}.items()))  # a view is equal to
 class DictView(BuiltinObject):
     """`d.keys()`, `d.values()`, `d.items()`: sees later changes of the dict."""
 
+    holds = ("owner",)
+
     def __init__(self, owner, kind):
         super().__init__()
         self.owner, self.kind = owner, kind
 
     def python_type(self):
         return type(getattr(self.owner.cls(), self.kind)())
-
-    def children(self):
-        return (self.owner,)
 
     def unpack(self, tx):
         return [self.element(tx, pair) for pair in self.owner.look(tx).values()]
@@ -68,21 +67,20 @@ class DictView(BuiltinObject):
                 answer.real = getattr(dict.fromkeys(self.owner.items).keys(), name)(args[0].real)
         return answer
 
-    def reconstruct(self, codegen):
-        codegen.call(getattr(self.owner.cls, self.kind), self.owner)
+    @property
+    def maker(self):
+        return getattr(self.owner.cls, self.kind)
 
 
 class MappingProxyVariable(BuiltinObject):
     """`types.MappingProxyType(d)`: reads go to the dict."""
 
-    cls = types.MappingProxyType
+    cls = maker = types.MappingProxyType
+    holds = ("owner",)
 
     def __init__(self, owner, source=None):
         super().__init__(source)
         self.owner = owner
-
-    def children(self):
-        return (self.owner,)
 
     def truth(self, tx):
         return self.owner.truth(tx)
@@ -104,9 +102,6 @@ class MappingProxyVariable(BuiltinObject):
         if name != "__class__" and hasattr(types.MappingProxyType, name):
             return self.owner.var_getattr(tx, name)
         return super().var_getattr(tx, name)
-
-    def reconstruct(self, codegen):
-        codegen.call(types.MappingProxyType, self.owner)
 
 
 @wraps(types.MappingProxyType)

@@ -210,7 +210,8 @@ def make_function(code, globals_dict, defaults, keywords, annotations, cells):
 class BoundMethodVariable(VariableTracker):
     """`instance.method`: a function (any callable tracker) with its first argument."""
 
-    cls = types.MethodType
+    cls = maker = types.MethodType
+    holds = ("function", "instance")
 
     def __init__(self, function, instance, source=None):
         super().__init__(source)
@@ -251,18 +252,14 @@ class BoundMethodVariable(VariableTracker):
         equal = self.method___eq__(tx, other)
         return equal if equal.as_python_constant() is NotImplemented else tx.build(not tx.truth(equal))
 
-    def children(self):
-        return (self.function, self.instance)
-
-    def reconstruct(self, codegen):
-        codegen.call(types.MethodType, self.function, self.instance)
-
     def __repr__(self):
         return f"BoundMethodVariable({self.function!r} of {self.instance!r})"
 
 
 class BuiltinMethodVariable(VariableTracker):
     """`value.name` of a value whose methods are C code: `items.append`, `x.relu`."""
+
+    holds = ("instance",)
 
     def __init__(self, instance, name, source=None):
         super().__init__(source)
@@ -287,9 +284,6 @@ class BuiltinMethodVariable(VariableTracker):
         if name == "__qualname__":
             return tx.build(f"{self.instance.python_type().__qualname__}.{self.name}")
         return super().var_getattr(tx, name)
-
-    def children(self):
-        return (self.instance,)
 
     def reconstruct(self, codegen):
         codegen(self.instance)

@@ -18,6 +18,7 @@ class InstanceDictVariable(VariableTracker):
 
     cls = dict
     has_identity = True
+    holds = ("owner",)
 
     def __init__(self, owner, source=None):
         super().__init__(source)
@@ -137,6 +138,3 @@ class InstanceDictVariable(VariableTracker):
     def reconstruct(self, codegen):
         codegen(self.owner)
         codegen.load_attr("__dict__")
-
-    def children(self):
-        return (self.owner,)

@@ -46,7 +46,7 @@ class IteratorVariable(BuiltinObject):
 class ContainerIterator(IteratorVariable):
     """`opener(owner)` is a fresh iterator of this kind; this one is at `position`, or EXHAUSTED."""
 
-    EXHAUSTED = None
+    EXHAUSTED, holds = None, ("owner",)
     is_inner = False  # whether only a loop, or another iterator, has it: then nobody sees what class it is of
 
     def __init__(self, owner, opener, position, source=None):
@@ -57,9 +57,6 @@ class ContainerIterator(IteratorVariable):
         return type(self.opener(self.owner.empty()))
 
     replay_order = 1  # when the containers have their final contents
-
-    def children(self):
-        return (self.owner,)
 
     def is_valid(self):
         """Whether a fresh iterator over the container as it is now, moved on, is this one."""

@@ -159,16 +159,11 @@ class IdVariable(BuiltinObject):
     """`id(value)`: good for comparing and as a key; the number itself is not known during capture."""
 
     cls = int
+    holds, maker = ("value",), id
 
     def __init__(self, value):
         super().__init__()
         self.value = value
-
-    def children(self):
-        return (self.value,)
-
-    def reconstruct(self, codegen):
-        codegen.call(id, self.value)
 
     def key(self):
         known = self.value.is_python_constant()
@@ -200,8 +195,7 @@ def exception_info(tx):
 class ThreadIdVariable(IdVariable):
     """`threading.get_ident()`."""
 
-    def reconstruct(self, codegen):
-        codegen.call(threading.get_ident)
+    holds, maker = (), threading.get_ident
 
 
 THIS_THREAD = ThreadIdVariable(ConstantVariable("the running thread"))

@@ -57,7 +57,7 @@ class ExprWriter:
 
     A generator adds how it writes what is no common ground: `constant(expr)`, `load(expr, address, mask)`,
     `operation(expr, args, mask)`, `select(condition, body, other, dtype)`, `assign(name, dtype, text)`, and of indices
-    `index_value(expr, mask)`, `indirect(atom, text, mask)`, `division(atom, text, floor)`.
+    `index_value(expr, mask)`, `indirect(atom, text, mask)`, DIVISION and REMAINDER: (operator, function for any sign).
     """
 
     def __init__(self, addresses):
@@ -172,13 +172,14 @@ class ExprWriter:
 
     def index(self, value, mask=None):
         """The text of an index."""
-        parts = []
-        for atom, c in value.terms:
-            text = self.atom(atom, mask)
-            parts.append(text if isinstance(c, int) and c == 1 else f"{self.size(c)}*{text}")
+        parts = [t if isinstance(c, int) and c == 1 else f"{self.size(c)}*{t}" for t, c in self.terms(value, mask)]
         if not parts or not (isinstance(value.constant, int) and value.constant == 0):
             parts.append(self.size(value.constant))
         return " + ".join(parts).replace("+ -", "- ")
+
+    def terms(self, value, mask):
+        """(text, what it is multiplied by) of each part of an index."""
+        return ((self.atom(atom, mask), c) for atom, c in value.terms)
 
     def size(self, value):
         return str(value) if isinstance(value, int) else self.numbers.setdefault(value, f"n{len(self.numbers)}")
@@ -194,6 +195,14 @@ class ExprWriter:
                 found = self.define(key, ir.torch.int64, text, self.depth(atom.expr, mask))
             return found
         return self.division(atom, self.index(atom.index, mask), isinstance(atom, FloorDiv))
+
+    def division(self, atom, text, floor):
+        """A quotient or remainder of an index; where it cannot be negative, the target's own operator is right."""
+        low, _ = atom.index.bounds()
+        plain, function = self.DIVISION if floor else self.REMAINDER
+        if isinstance(low, int) and low >= 0:
+            return f"(({text}) {plain} {self.size(atom.divisor)})"
+        return f"{function}({text}, {self.size(atom.divisor)})"
 
     def variable(self, var):
         return str(var)

@@ -58,6 +58,7 @@ class CppWriter(ExprWriter):
     """Expressions in C++, and the parameters of a kernel.  first_lines: before all others."""
 
     errors, first_lines = False, ()
+    DIVISION, REMAINDER = ("/", "m_floor_index"), ("%", "m_mod_index")
 
     def bind(self, reads, writes, storage):
         """Give every buffer a parameter; buffers that share memory share it."""
@@ -142,9 +143,3 @@ class CppWriter(ExprWriter):
             return text
         used = "true" if mask is None else self.value(mask)
         return f"m_index({text}, {self.size(atom.size)}, {str(atom.wrap).lower()}, {used}, err)"
-
-    def division(self, atom, text, floor):
-        low, _ = atom.index.bounds()
-        if isinstance(low, int) and low >= 0:
-            return f"(({text}) {'/' if floor else '%'} {self.size(atom.divisor)})"
-        return f"m_{'floor' if floor else 'mod'}_index({text}, {self.size(atom.divisor)})"

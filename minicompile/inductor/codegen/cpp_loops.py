@@ -42,19 +42,12 @@ class TileLoop(Loop):
 class LoopWriter(CppWriter):
     """Writes loops around statements.
 
+    A kernel adds `loop_sizes()`, and `cost()`: about how many vector instructions (times 64) a point takes.
     serial, short: None where all sizes are known.  With symbolic sizes a kernel is written several times, and when it
     is called the sizes decide: serial is a version for few points, short one for short rows.
     """
 
     serial, short, condition = None, None, ""
-
-    def loop_sizes(self):
-        """The sizes of the kernel's loops."""
-        raise NotImplementedError
-
-    def cost(self):
-        """About how many vector instructions (times 64) a point takes."""
-        raise NotImplementedError
 
     def work(self):
         """About how many vector instructions (times 16) the kernel takes."""

@@ -96,6 +96,8 @@ class Axis:
 class TritonWriter(ExprWriter):
     """Expressions in Triton, and the parameters of a kernel."""
 
+    DIVISION, REMAINDER = ("//", "rt.floordiv"), ("%", "rt.remainder")
+
     def __init__(self, addresses):
         super().__init__(addresses)
         self.layouts = addresses.layouts
@@ -173,21 +175,13 @@ class TritonWriter(ExprWriter):
 
     # --- indices ---
 
-    def index(self, value, mask=None):
+    def terms(self, value, mask):
         """Neighbouring loops whose strides fit together are one number again: contiguous stays visibly contiguous."""
-        terms, parts = dict(value.terms), []
+        terms = dict(value.terms)
         for axis in self.axes:
             for first, last in self.runs(axis, terms):
-                c = terms[axis.vars[last]]
-                text = self.run(axis, first, last)
-                parts.append(text if isinstance(c, int) and c == 1 else f"{self.size(c)}*{text}")
-        for atom, c in value.terms:
-            if atom not in self.axis_of:
-                text = self.atom(atom, mask)
-                parts.append(text if isinstance(c, int) and c == 1 else f"{self.size(c)}*{text}")
-        if not parts or not (isinstance(value.constant, int) and value.constant == 0):
-            parts.append(self.size(value.constant))
-        return " + ".join(parts).replace("+ -", "- ")
+                yield self.run(axis, first, last), terms[axis.vars[last]]
+        yield from ((self.atom(atom, mask), c) for atom, c in value.terms if atom not in self.axis_of)
 
     def runs(self, axis, terms):
         """(first, last) numbers of variables whose coefficients make them one."""
@@ -231,12 +225,6 @@ class TritonWriter(ExprWriter):
         axis = self.axis_of[var]
         k = axis.vars.index(var)
         return self.run(axis, k, k)
-
-    def division(self, atom, text, floor):
-        low, _ = atom.index.bounds()
-        if isinstance(low, int) and low >= 0:
-            return f"(({text}) {'//' if floor else '%'} {self.size(atom.divisor)})"
-        return f"rt.{'floordiv' if floor else 'remainder'}({text}, {self.size(atom.divisor)})"
 
     def indirect(self, atom, text, mask):
         if atom.wrap:
