@@ -51,17 +51,11 @@ def inlined(original, polyfill):
 
 
 GIVEN = {**POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
+FAMILIES = [operators, conversions, copies, questions, autograd_functions, backward_hooks, higher_order]
+FAMILIES += [tensor_subclasses, numpy_arrays]
 HANDLERS = {
     **{original: inlined(original, polyfill) for original, polyfill in GIVEN.items()},
-    **operators.HANDLERS,
-    **conversions.HANDLERS,
-    **copies.HANDLERS,
-    **questions.HANDLERS,
-    **autograd_functions.HANDLERS,
-    **backward_hooks.HANDLERS,
-    **higher_order.HANDLERS,
-    **tensor_subclasses.HANDLERS,
-    **numpy_arrays.HANDLERS,
+    **{function: handler for family in FAMILIES for function, handler in family.HANDLERS.items()},
     torch.Tensor: torch_functions.make_tensor,
     torch.nn.Parameter: torch_functions.make_parameter,
 }

@@ -149,9 +149,6 @@ class MutableSequence(Sequence):
     def reshaped(self, name):
         """A deque notes changes that end its iterators."""
 
-    def method_append(self, tx, item):
-        return self.change(tx, "append", item)
-
     def method_extend(self, tx, iterable):
         """Elements arrive one by one: the iterable may raise half-way, or look at this list."""
         return self.each(tx, "append", iterable)
@@ -169,18 +166,6 @@ class MutableSequence(Sequence):
                 return NONE
             self.reshaped(name)
             getattr(self.items, name)(item)
-
-    def method_insert(self, tx, index, item):
-        return self.change(tx, "insert", plain(tx, index), item)
-
-    def method_pop(self, tx, *index):
-        return self.change(tx, "pop", *(plain(tx, i) for i in index))
-
-    def method_clear(self, tx):
-        return self.change(tx, "clear")
-
-    def method_reverse(self, tx):
-        return self.change(tx, "reverse")
 
     def method_copy(self, tx):
         return self.like(self.items.copy())
@@ -310,20 +295,26 @@ class DequeVariable(MutableSequence):
     def method_count(self, tx, item):
         return ConstantVariable(sum(self.matches(tx, item)))
 
-    def method_appendleft(self, tx, item):
-        return self.change(tx, "appendleft", item)
-
-    def method_popleft(self, tx):
-        return self.change(tx, "popleft")
-
     def method_extendleft(self, tx, iterable):
         return self.each(tx, "appendleft", iterable)
 
-    def method_rotate(self, tx, count=ConstantVariable(1)):  # noqa: B008 (immutable)
-        return self.change(tx, "rotate", plain(tx, count))
-
     def push_new(self, codegen, items):
         codegen.call(collections.deque, list(items), self.items.maxlen)
+
+
+def _change(name, numbers):
+    """A method that CPython's own does all of; numbers: how many of its first arguments are indices or counts."""
+
+    def method(self, tx, *args):
+        return self.change(tx, name, *(plain(tx, arg) for arg in args[:numbers]), *args[numbers:])
+
+    return method
+
+
+for _name, _numbers in {"append": 0, "insert": 1, "pop": 1, "clear": 0, "reverse": 0}.items():
+    setattr(MutableSequence, f"method_{_name}", _change(_name, _numbers))
+for _name, _numbers in {"appendleft": 0, "popleft": 0, "rotate": 1}.items():
+    setattr(DequeVariable, f"method_{_name}", _change(_name, _numbers))
 
 
 @wraps(list, collections.deque)

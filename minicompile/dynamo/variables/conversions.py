@@ -12,15 +12,8 @@ import types
 import torch
 
 from .. import polyfills
+from . import composed_iterators as composed
 from .base import as_observed, complain, refuse_arguments, stand_in, unsupported
-from .composed_iterators import (
-    CallableIterator,
-    CombinatorialIterator,
-    EnumerateVariable,
-    FilterVariable,
-    MapVariable,
-    ZipVariable,
-)
 from .constant import FALSE, NONE, ConstantVariable, boolean
 from .containers import DequeVariable, ListVariable
 from .descriptors import class_lookup, type_lookup
@@ -134,7 +127,7 @@ def make_slice(tx, *bounds):
 def make_iterator(tx, iterable, sentinel=None, /):
     if sentinel is not None:
         callable_ = tx.truth(tx.call(callable, iterable))
-        return CallableIterator([iterable, sentinel]) if callable_ else refuse(tx, iter, iterable, sentinel)
+        return composed.CallableIterator([iterable, sentinel]) if callable_ else refuse(tx, iter, iterable, sentinel)
     return iterator_of(tx, iterable) if tx.is_polyfill() else iterable.realize().iterate(tx).realize()
 
 
@@ -152,7 +145,8 @@ def take_next(tx, iterator, default=None, /):
 @handles(enumerate)
 def make_enumerate(tx, iterable, start=ConstantVariable(0)):  # noqa: B008 (immutable)
     start = tx.call(operator.index, start)
-    return EnumerateVariable([iterator_of(tx, iterable), start if start.python_type() is int else tx.call(int, start)])
+    start = start if start.python_type() is int else tx.call(int, start)
+    return composed.EnumerateVariable([iterator_of(tx, iterable), start])
 
 
 @handles(map)
@@ -160,7 +154,7 @@ def make_map(tx, *arguments):
     if len(arguments) < 2:
         complain(tx, map, *arguments)
     function, *iterables = arguments
-    return MapVariable([function, *(iterator_of(tx, i) for i in iterables)])
+    return composed.MapVariable([function, *(iterator_of(tx, i) for i in iterables)])
 
 
 @handles(reversed)
@@ -186,7 +180,7 @@ def combinatorial(function):
         take = int_or_none if function is itertools.permutations else plain
         rest = {name: take(tx, value) for name, value in (dict(zip("r", args[count:])) | kwargs).items()}
         with as_observed(tx):
-            return CombinatorialIterator(function, pools, rest)
+            return composed.CombinatorialIterator(function, pools, rest)
 
     return handler
 
@@ -383,8 +377,8 @@ HANDLERS |= {
     bool: lambda tx, value=FALSE, /: boolean(tx.truth(value)),
     any: lambda tx, iterable: boolean(_some(tx, iterable, True)),
     all: lambda tx, iterable: boolean(not _some(tx, iterable, False)),
-    zip: lambda tx, *iterables, strict=FALSE: ZipVariable(
+    zip: lambda tx, *iterables, strict=FALSE: composed.ZipVariable(
         [iterator_of(tx, i) for i in iterables], strict=tx.truth(strict)
     ),
-    filter: lambda tx, function, iterable: FilterVariable([function, iterator_of(tx, iterable)]),
+    filter: lambda tx, function, iterable: composed.FilterVariable([function, iterator_of(tx, iterable)]),
 }

@@ -21,23 +21,13 @@ from ... import record
 from ..dynamic_shapes import is_symbolic
 from ..polyfills import tensors
 from ..source import AttrSource, CallSource, ConstantSource
+from . import tensor_state
 from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, type_lookup
 from .functions import BuiltinMethodVariable
 from .overrides import dispatch, is_overridden
 from .symbolic import SymNodeVariable
 from .tables import BREAKING_METHODS
-from .tensor_state import (
-    MEMORY_METHODS,
-    STATE,
-    answer_of_memory,
-    as_inference_tensor,
-    fits_as_gradient,
-    format_number,
-    refuse_handled_errors,
-    watching_writes,
-    write_data,
-)
 from .warned import OperatorWarnings
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
@@ -96,8 +86,8 @@ class TensorVariable(VariableTracker):
             return found
         if name == "__class__":
             return tx.build(self.cls)
-        if name in STATE:
-            return STATE[name](tx, self)
+        if name in tensor_state.STATE:
+            return tensor_state.STATE[name](tx, self)
         if name == "grad_fn" and (not self.fake.requires_grad or self.source is None and self.fake.is_leaf):
             return tx.build(None)
         if callable(getattr(torch.Tensor, name, None)):
@@ -160,10 +150,10 @@ class TensorVariable(VariableTracker):
                 return
         if name == "requires_grad" and value.is_python_constant():
             return graph_call(tx, "requires_grad_", [self, value], {}, op="call_method")
-        if name == "grad" and self.source is not None and fits_as_gradient(self, value):
+        if name == "grad" and self.source is not None and tensor_state.fits_as_gradient(self, value):
             return tx.side_effects.store_attr(self, name, value)
         if name == "data":
-            return write_data(tx, self, value)
+            return tensor_state.write_data(tx, self, value)
         if hasattr(torch.Tensor, name):
             unsupported("tensor attribute write", f"`tensor.{name} = ...` changes the tensor outside the graph")
         tx.side_effects.store_attr(self, name, value)
@@ -181,13 +171,13 @@ class TensorVariable(VariableTracker):
             answer = dispatch(tx, getattr(torch.Tensor, name), [self, *args], kwargs)
             if answer is not None:
                 return answer
-        if name in MEMORY_METHODS:
-            return answer_of_memory(tx, self, name)
+        if name in tensor_state.MEMORY_METHODS:
+            return tensor_state.answer_of_memory(tx, self, name)
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
             return self.metadata(tx, name, constants, {k: v.as_python_constant() for k, v in kwargs.items()})
         if name == "__format__" and self.fake.dim() == 0 and self.cls is torch.Tensor:
-            return format_number(tx, self, args[0].as_python_constant())
+            return tensor_state.format_number(tx, self, args[0].as_python_constant())
         if name in BREAKING_METHODS:
             from .data_numbers import read
 
@@ -254,7 +244,7 @@ class TensorVariable(VariableTracker):
     def reconstruct(self, codegen):
         if self.is_graph_output(codegen.output):
             return codegen.load_graph_output(self.node)
-        codegen.call(as_inference_tensor, self.node)
+        codegen.call(tensor_state.as_inference_tensor, self.node)
 
     def __repr__(self):
         return f"TensorVariable({self.node.name}: {str(self.fake.dtype)[6:]}{list(self.fake.shape)})"
@@ -303,7 +293,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     """Put `target(*args, **kwargs)` into the graph; op="call_method": target is a name.  Returns its tracker."""
     args = [a.realize() for a in args]
     kwargs = {k: v.realize() for k, v in kwargs.items()}
-    refuse_handled_errors(tx)
+    tensor_state.refuse_handled_errors(tx)
     node_args = tuple(a.as_proxy() for a in args)
     node_kwargs = {k: v.as_proxy() for k, v in kwargs.items()}
     fake_args, fake_kwargs = fake_arguments(node_args, node_kwargs)
@@ -313,7 +303,7 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
             tx.output.fake_mode,
             tx.output.sizes.dispatcher(),
             OperatorWarnings(tx, target),
-            watching_writes(tx.output),
+            tensor_state.watching_writes(tx.output),
         ):
             result = function(*(fake_args[1:] if op == "call_method" else fake_args), **fake_kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
