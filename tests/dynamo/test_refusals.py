@@ -15,14 +15,21 @@ import weakref
 import numpy
 import pytest
 import torch
-from fuzz import builtin_classes, classes, prelude
+from fuzz import builtin_classes, classes, corners, prelude
 
 import minicompile
 
 NAMESPACE = {
     **{name: getattr(classes, name) for name in (*classes.__all__, *builtin_classes.__all__)},
     **{name: getattr(prelude, name) for name in ("Box", "Pair", "Color", "Failure", "countdown", "Record")},
-    **dict(collections=collections, contextlib=contextlib, functools=functools, math=math, operator=operator),
+    **dict(
+        Odd=corners.Odd,
+        collections=collections,
+        contextlib=contextlib,
+        functools=functools,
+        math=math,
+        operator=operator,
+    ),
     **dict(torch=torch, types=types, dataclasses=dataclasses, weakref=weakref, itertools=itertools, numpy=numpy),
 }
 MAKERS = """
@@ -41,7 +48,7 @@ range(3)[i] ; collections.deque([1])[i] ; n in i ; i(n) ; vars(i) ; [*i][:2] ; l
 type(i)() ; type(i)(n) ; len([object.__new__(type(i))]) ; list.__new__(type(i), n) ; object.__new__(i)
 types.MappingProxyType(i) ; types.MethodType(i, n) ; types.MethodType(len, i) ; types.SimpleNamespace(i)
 type(i).__name__ ; list(enumerate([n], i)) ; sorted([1, 2], reverse=i) ; collections.deque([n, 1], i)
-numpy.int64(n) == i ; i + numpy.float32(n)
+numpy.int64(n) == i ; i + numpy.float32(n) ; [n].__add__(i) ; [n].__mul__(i) ; (n,) + i ; [n].index(n, i)
 """
 
 
@@ -139,6 +146,8 @@ enumerate([], None) ; enumerate([], 1.5) ; itertools.islice([]) ; itertools.isli
 itertools.zip_longest([], foo=1) ; itertools.combinations([], 1, 2) ; itertools.permutations([], Money(1))
 itertools.count(1, 2, 3) ; [*itertools.filterfalse(0, [1])] ; [*itertools.accumulate([1, 2], '')]
 operator.getitem(x) ; operator.setitem([], 1) ; functools.reduce(max, [1], initial=1) ; collections.defaultdict(0)
+[1].index(1, None) ; (1,).index(1, 'a') ; collections.deque([1]).index(1, 1.5) ; {}.get(key=1) ; {}.pop(key=1)
+[1].__add__(Odd(0)) ; (1,).__mul__([1]) ; 'a'.__add__(x) ; [1] * [1] ; operator.imul([1], [2])
 operator.attrgetter('real', 1) ; operator.methodcaller(None)
 {}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)
 collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collections.defaultdict(int).update({}, {})

@@ -73,7 +73,7 @@ def itemgetter(item, /, *items):
 
 
 def attrgetter(name, /, *names):
-    if not all([isinstance(each, str) for each in (name, *names)]):
+    if not all(isinstance(each, str) for each in (name, *names)):
         raise TypeError("attribute name must be a string")
     if not names:
         return lambda obj: _attribute(obj, name)

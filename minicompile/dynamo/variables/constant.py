@@ -21,7 +21,16 @@ from torch.torch_version import TorchVersion
 
 from ..builder import guarded, wraps, wraps_if
 from ..polyfills import text
-from .base import ObservedException, ValueVariable, VariableTracker, as_observed, stand_in, type_name, unsupported
+from .base import (
+    ObservedException,
+    ValueVariable,
+    VariableTracker,
+    as_observed,
+    complain,
+    stand_in,
+    type_name,
+    unsupported,
+)
 from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_lookup
 from .functions import BuiltinMethodVariable
 from .refusals import check_index, is_iterable, refuse_attribute
@@ -37,8 +46,10 @@ BINARY_METHODS = frozenset(
 
 def call_handler(tx, original, handler, args, kwargs):
     """Call a handler; a call that its signature does not take is the program's TypeError, with CPython's text."""
-    if kwargs and has_signature(original):
-        check_signature(tx, original, original, args, kwargs)  # names that are the handler's own are no keywords
+    if kwargs and has_signature(original):  # names that are the handler's own are no keywords
+        check_signature(tx, original, original, args, kwargs)
+    elif kwargs and "no keyword arguments" in (complaint := wrong_call(original, args, kwargs) or ""):
+        tx.raise_observed(TypeError, complaint)
     try:
         return handler(tx, *args, **kwargs)
     except TypeError:
@@ -121,7 +132,9 @@ class BuiltinObject(VariableTracker):
     def call_method(self, tx, name, args, kwargs):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
-            return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
+            named = kwargs and hasattr(cls, name)
+            original = getattr(self.empty(), name) if named else lambda *a, **k: getattr(self.empty(), name)(*a, **k)
+            return call_handler(tx, original, handler, args, kwargs)
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in BINARY_METHODS:
@@ -184,8 +197,7 @@ class ConstantVariable(ValueVariable, BuiltinObject):
             method = self.method(name)
             if name in BINARY_METHODS and hasattr(operator, name):
                 method = functools.partial(getattr(operator, name), self.value)
-            with as_observed(tx):
-                method(*(stand_in(argument.python_type()) for argument in given))
+            complain(tx, method, *(stand_in(argument.python_type()) for argument in given))
 
     def method(self, name):
         """`list[int].__eq__` is list's, but `list[int] == ...` asks the class of `list[int]`, as for all such names."""
@@ -240,6 +252,12 @@ class ConstantVariable(ValueVariable, BuiltinObject):
             unsupported("builtin on an unknown value", f"`[]` of {self}")
         check_index(tx, self, index)
         return tx.fold(operator.getitem, [self, tx.build(plain(tx, index))], {})
+
+    def method___add__(self, tx, other):
+        if isinstance(self.value, (str, bytes)):
+            complain(tx, self.value.__add__, stand_in(other.python_type()))
+        refuse_numbers_that_vary("__add__", [other])
+        return NOT_IMPLEMENTED
 
     def method___mul__(self, tx, other):
         """`"ab" * count` where the count is an object with `__index__`."""

@@ -10,7 +10,7 @@ import operator
 
 from ..builder import wraps
 from ..source import AttrSource, ItemSource
-from .base import as_observed, complain, stand_in, type_name, unsupported
+from .base import as_observed, complain, stand_in, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
@@ -75,6 +75,8 @@ class Sequence(BuiltinObject):
     def method_index(self, tx, item, *bounds):
         bounds = [plain(tx, bound) for bound in bounds]
         row = self.items if isinstance(self.items, collections.deque) else self.base()
+        if not all(isinstance(bound, int) for bound in bounds):
+            complain(tx, type(row)().index, None, *bounds)
         try:
             return ConstantVariable(type(row)(elements(tx, self.items)).index(Element(tx, item), *bounds))
         except ValueError as error:
@@ -92,32 +94,20 @@ class Sequence(BuiltinObject):
 
     def method___add__(self, tx, other):
         items = self.operand(tx, other)
-        if items is not None:
-            return self.like([*self.items, *items])
-        answer = self.ask_other(tx, other, "__radd__")
-        if answer is None:
+        if items is None:
             complain(tx, operator.add, self.empty(), stand_in(other.python_type()))
-        return answer
-
-    def ask_other(self, tx, other, method):
-        """CPython asks a right operand of a user's class before it lets the sequence answer or complain."""
-        from .operators import attempt, is_not_implemented
-
-        answer = attempt(tx, other.realize(), method, self)
-        return None if is_not_implemented(answer) else answer
+        return self.like([*self.items, *items])
 
     def method___mul__(self, tx, count):
-        answer = self.ask_other(tx, count, "__rmul__") if not count.is_python_constant() else None
-        return answer or self.method___rmul__(tx, count)
-
-    def method___rmul__(self, tx, count):
         kind = count.python_type()
         if not class_lookup(tx, kind, "__index__"):
-            tx.raise_observed(TypeError, f"can't multiply sequence by non-int of type '{type_name(kind)}'")
+            complain(tx, self.empty().__mul__, stand_in(kind))
         count = plain(tx, count)
         if len(self.items) * count > LARGEST:
             unsupported("large container", f"a {self.base.__name__} of {len(self.items) * count:,} elements")
         return self.like(self.items * count)
+
+    method___rmul__ = method___mul__
 
 
 def _comparison(name):

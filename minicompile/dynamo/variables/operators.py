@@ -73,7 +73,7 @@ def slot(tx, cls, method):
 
 def raises_at_once(tx, variable, method, cls):
     """Whether the method, of a sequence, complains in place of answering NotImplemented."""
-    if method in ("__mul__", "__rmul__"):
+    if method in ("__mul__", "__rmul__", "__imul__"):
         return is_of_sequence(slot(tx, variable.python_type(), method)) and slot(tx, cls, "__index__") is ABSENT
     is_text = isinstance(variable, ConstantVariable) and isinstance(variable.value, (str, bytes))
     return is_text and method == "__add__" and not issubclass(cls, (str, bytes))
@@ -106,7 +106,7 @@ SEQUENCES = (list, tuple, str, bytes, bytearray, collections.deque, torch.Size)
 
 
 def by_protocol(tx, left, right, method, reflected, as_numbers=False):
-    """The two attempts of a binary operator, in the order that CPython makes them."""
+    """The two attempts of a binary operator, in the order that CPython makes them: a sequence comes behind numbers."""
     left_type, right_type = left.python_type(), right.python_type()
     attempts = [(left, method, right)]
     if left_type is not right_type or reflected in COMPARE_METHODS:
@@ -115,6 +115,8 @@ def by_protocol(tx, left, right, method, reflected, as_numbers=False):
             overrides = slot(tx, right_type, reflected) is not slot(tx, left_type, reflected)
             if overrides or reflected in COMPARE_METHODS:
                 attempts.reverse()
+    if method in ("__add__", "__mul__") and is_of_sequence(slot(tx, left_type, method)):
+        attempts.sort(key=lambda attempt: attempt[0] is left)
     answer = ConstantVariable(NotImplemented)
     for variable, name, other in attempts:
         if as_numbers and is_of_sequence(slot(tx, variable.python_type(), name)):
