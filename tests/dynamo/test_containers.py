@@ -544,6 +544,26 @@ def set_methods(x):
     return s, t, out, s.issubset([6, 8, 9]), s.issuperset([6]), s.isdisjoint([1]), s.pop() in (6, 8), sorted(s)
 
 
+def set_changes(x):
+    """By iterators, which give their elements once; what comes before a wrong argument is taken out."""
+    s, t, u, told = {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, []
+    s.difference_update(iter([1]), iter([9]))
+    t.symmetric_difference_update(iter([1, 8]))
+    u.intersection_update(iter([1, 2]))
+    calls = (
+        lambda: u.difference_update([1], 5),
+        lambda: u.symmetric_difference_update(),
+        lambda: u.symmetric_difference([1], [2]),
+        lambda: u.copy(None),
+    )
+    for call in calls:
+        try:
+            call()
+        except TypeError as error:
+            told.append(str(error))
+    return s, t, u, told, x + 1
+
+
 def set_operators(x):
     a, b = {1, 2, 3}, frozenset([2, 3, 4])
     c = a
@@ -590,7 +610,7 @@ def set_iteration(x):
     return list({5, 1, 9, 33, 2}), [v for v in {"k"}], list(set(range(20)) - {3}), sum({1, 2, 3})
 
 
-@named(set_methods, set_operators, set_of_objects, set_iteration)
+@named(set_methods, set_changes, set_operators, set_of_objects, set_iteration)
 def test_set(fn):
     whole(fn, X)
 

@@ -183,3 +183,19 @@ def test_errors_are_numpys():
             return str(error)[:20], array + 1
 
     testing.check(run, A, compiler=functools.partial(minicompile.compile, backend="eager"))
+
+
+def test_numbers_that_are_no_numbers_and_operands_that_are_no_arrays():
+    class Pair:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return [1, 2][index]
+
+    def run(x):
+        text, day = np.asarray(["a", "b"])[0], np.datetime64("2020-01-01")
+        told = [np.asarray([text, "c"]).tolist(), np.maximum(day, day), np.asarray([day]).size]
+        return x + 1, told, (np.int64(1) == Pair()).tolist(), (Pair() * np.float32(2)).tolist()
+
+    assert str(minicompile.compile(run, backend="eager")(torch.ones(1))) == str(run(torch.ones(1)))

@@ -25,7 +25,6 @@ from .base import (
     ObservedException,
     ValueVariable,
     VariableTracker,
-    as_observed,
     complain,
     stand_in,
     type_name,

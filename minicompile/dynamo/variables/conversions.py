@@ -100,7 +100,7 @@ def make_frozenset(tx, iterable=EMPTY, /):
 
 def set_of(tx, iterable, kind):
     if isinstance(iterable := iterable.builtin_part(tx), SetVariable):
-        return iterable.method_copy(tx, kind)
+        return iterable.copied(kind)
     made = SetVariable.of(tx, each(tx, iterable), kind)
     if iterable.python_type() is dict:
         made.real = set(dict.fromkeys(made.items))  # CPython makes room for all of its keys first

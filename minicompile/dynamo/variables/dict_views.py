@@ -62,7 +62,7 @@ class DictView(BuiltinObject):
         args = [a.realize() if isinstance(a.realize(), SetVariable) else tx.call(set, a) for a in args]
         answer = SetVariable.of(tx, self.unpack(tx)).call_method(tx, name, args, kwargs)
         if isinstance(answer, SetVariable):
-            answer = answer.method_copy(tx, set)
+            answer = answer.copied(set)
             if self.kind == "keys":  # in what order, CPython says
                 answer.real = getattr(dict.fromkeys(self.owner.items).keys(), name)(args[0].real)
         return answer

@@ -65,6 +65,13 @@ def tensor_of(array):
     return torch.from_numpy(array)
 
 
+def checked_tensor(array):
+    try:
+        return tensor_of(array)
+    except (TypeError, ValueError) as error:
+        unsupported("unusual tensor", f"an array that is no tensor: {error}")
+
+
 def array_of(tensor):
     return tensor.resolve_conj().resolve_neg().numpy()
 
@@ -171,7 +178,7 @@ class Arguments:
             self.arrays.append((tracker, example))
             return example, tracker.tensor
         if isinstance(tracker, NumpyNumberVariable):
-            return tracker.value, self.tx.build(torch.from_numpy(numpy.asarray(tracker.value)))
+            return tracker.value, self.tx.build(checked_tensor(numpy.asarray(tracker.value)))
         if tracker.python_type() in (list, tuple):
             pairs = [self.of(item) for item in tracker.unpack(self.tx)]
             items = [graph for _, graph in pairs]
@@ -209,7 +216,7 @@ class Arguments:
     def array(self, expected, found):
         fake, is_number = found.fake, isinstance(expected, numpy.generic)
         self.check(tuple(fake.shape) == expected.shape, "shape")
-        self.check(torch.from_numpy(numpy.empty(0, expected.dtype)).dtype is fake.dtype, "dtype")
+        self.check(checked_tensor(numpy.empty(0, expected.dtype)).dtype is fake.dtype, "dtype")
         storages = [tracker.tensor.fake.untyped_storage()._cdata for tracker, _ in self.arrays]
         shared = [storage == fake.untyped_storage()._cdata for storage in storages]
         wanted = [not is_number and numpy.may_share_memory(expected, example) for _, example in self.arrays]
@@ -315,10 +322,7 @@ def reading(function, copy):
 def wrap_array(output, value, source):
     if source is None or not value.flags.writeable or value.dtype.hasobject:
         unsupported("unusual tensor", "a read-only array, or one of objects")
-    try:
-        tensor = tensor_of(value)
-    except (TypeError, ValueError) as error:
-        unsupported("unusual tensor", f"an array that is no tensor: {error}")
+    tensor = checked_tensor(value)
     output.array_sources.append(source)
     output.guard("type", source, numpy.ndarray)
     output.guard("equals", AttrSource(AttrSource(source, "flags"), "writeable"), True)

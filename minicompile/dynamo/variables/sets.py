@@ -13,7 +13,7 @@ import operator
 
 from ..builder import wraps
 from ..source import CallSource, ItemSource
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, refuse_arguments, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
 from .dicts import hashable, refuse_unknown_number
 from .elements import SPELLED, check_unchanged, constants, each, guard_hashes, guard_keys, holds_new_keys
@@ -123,11 +123,12 @@ class SetVariable(BuiltinObject):
         refuse_unknown_number(item, self.items)
         return boolean(hashable(tx, item) in self.items)
 
-    def method_copy(self, tx, kind=None):
-        if kind is None and self.cls is frozenset:
-            return self
+    def method_copy(self, tx):
+        return self if self.cls is frozenset else self.copied(set)
+
+    def copied(self, kind):
         self.depend_on_order()
-        return SetVariable(dict(self.items), cls=kind or self.cls, real=set(self.real), order_known=self.order_known)
+        return SetVariable(dict(self.items), cls=kind, real=set(self.real), order_known=self.order_known)
 
     method___copy__ = method_copy
 
@@ -181,12 +182,14 @@ class SetVariable(BuiltinObject):
                 self.method_add(tx, item)
         return NONE
 
-    def become(self, tx, items, change, reals):
-        """Change in place: `change` is the method that does it to a real set."""
-        self.mutated(tx)
-        self.items = items
-        change(self.real, *reals)
-        return self
+    def method_difference_update(self, tx, *others):
+        for other in others:
+            other = other.builtin_part(tx)
+            for item in list(other.items.values()) if isinstance(other, SetVariable) else each(tx, other):
+                self.method_discard(tx, item)
+            if self.existing is None:
+                self.real.difference_update(())  # gives room back, where much has gone
+        return NONE
 
     # --- having it again ----------------------------------------------------------------------------
 
@@ -229,20 +232,23 @@ def _algebra(name, symbol):
 
     change = getattr(set, "update" if name == "union" else f"{name}_update")
 
-    def operands(self, tx, others):
-        rows = [self.operand(tx, other) for other in others]
-        return rows, [real_of(other.builtin_part(tx), row) for other, row in zip(others, rows)]
-
-    def method(self, tx, *others):
+    def combine(self, tx, others, called=name):
+        """The result, and what a real set is to be changed with."""
+        if name == "symmetric_difference" and len(others) != 1:
+            refuse_arguments(tx, getattr(self.empty(), called), others)
         self.depend_on_order()
-        rows, reals = operands(self, tx, others)
+        rows = [self.operand(tx, other) for other in others]
+        reals = [real_of(other.builtin_part(tx), row) for other, row in zip(others, rows)]
         real = getattr(set, name)(set(self.real) if self.cls is frozenset else self.real, *reals)
         kept = {key: key for key in real}
         trackers = {id(key): tracker for row in (*reversed(rows), self.items) for key, tracker in row.items()}
         merged = dict.fromkeys(key for row in (self.items, *rows) for key in row)
         items = {kept[key]: trackers[id(kept[key])] for key in merged if key in kept}  # 1 or True
         known = all(part.order_known for part in (self, *others) if isinstance(part, SetVariable))
-        return SetVariable(items, cls=self.cls, real=real, order_known=known)
+        return SetVariable(items, cls=self.cls, real=real, order_known=known), reals
+
+    def method(self, tx, *others):
+        return combine(self, tx, others)[0]
 
     def operation(self, tx, other):
         return method(self, tx, other) if is_set(other) else ConstantVariable(NotImplemented)
@@ -255,16 +261,20 @@ def _algebra(name, symbol):
     def in_place(self, tx, other):
         if self.cls is frozenset or not is_set(other):
             return ConstantVariable(NotImplemented)
-        return self.become(tx, method(self, tx, other).items, change, operands(self, tx, [other])[1])
+        update(self, tx, other)
+        return self
 
     def update(self, tx, *others):
-        self.become(tx, method(self, tx, *others).items, change, operands(self, tx, others)[1])
+        result, reals = combine(self, tx, others, change.__name__)
+        self.mutated(tx)
+        self.items = result.items
+        change(self.real, *reals)
         return NONE
 
     for target, function in ((name, method), (f"__{symbol}__", operation), (f"__r{symbol}__", reflected)):
         setattr(SetVariable, f"method_{target}", function)
     setattr(SetVariable, f"method___i{symbol}__", in_place)
-    if name != "union":
+    if not hasattr(SetVariable, f"method_{change.__name__}"):
         setattr(SetVariable, f"method_{name}_update", update)
 
 
