@@ -271,6 +271,8 @@ class GuardFunction:
         return GuardFailure(str(guard), guard.expected, value, guard.user_location, mend, subject)
 
 
+QUESTIONS = (same_constant, same_elements, same_keys, tensor_matches, has_no_hooks, slot_is_unset)
+QUESTIONS += (no_global_hooks, all_distinct, ambient_state)
 GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
@@ -286,21 +288,9 @@ class GuardWriter:
     def __init__(self, code):
         self.code = code
         self.lines, self.read, self.bound = [], {}, {}
-        self.namespace = {
-            "same_constant": same_constant,
-            "same_elements": same_elements,
-            "same_keys": same_keys,
-            "math": math,
-            "torch": torch,
-            "tensor_matches": tensor_matches,
-            "has_no_hooks": has_no_hooks,
-            "slot_is_unset": slot_is_unset,
-            "no_global_hooks": no_global_hooks,
-            "all_distinct": all_distinct,
-            "ambient_state": ambient_state,
-            "GUARD_READ_ERRORS": GUARD_READ_ERRORS,
-            "__freevars": code.co_freevars,
-        }
+        self.namespace = {question.__name__: question for question in QUESTIONS}
+        self.namespace |= {"math": math, "torch": torch, "GUARD_READ_ERRORS": GUARD_READ_ERRORS}
+        self.namespace["__freevars"] = code.co_freevars
 
     def bind(self, value, hint):
         """The name of `value` in the guard function's globals."""

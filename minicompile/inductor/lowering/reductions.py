@@ -41,9 +41,10 @@ def reduce(x, dims, kind, keepdim=False):
     )
 
 
-def accumulate_dtype(dtype):
-    """Half sums are kept in float32."""
-    return torch.float32 if dtype in ir.HALF else dtype
+def total(x, dims, kind, keepdim, dtype):
+    """A sum or product of elements of this dtype; those of half types are kept in float32."""
+    wide = torch.float32 if dtype in ir.HALF else dtype
+    return reduce(cast(cast(x, dtype), wide), canonical_dims(x, dims), kind, keepdim)
 
 
 @register_lowering(aten.sum)
@@ -51,25 +52,19 @@ def sum_(x, dims=None, keepdim=False, dtype=None):
     dtype = fake().dtype
     if dtype == torch.bool:
         return NotImplemented
-    inner = accumulate_dtype(dtype)
-    return cast(reduce(cast(cast(x, dtype), inner), canonical_dims(x, dims), "sum", keepdim), dtype)
+    return cast(total(x, dims, "sum", keepdim, dtype), dtype)
 
 
 @register_lowering(aten.mean)
 def mean(x, dims=None, keepdim=False, dtype=None):
-    dtype = fake().dtype
-    inner = accumulate_dtype(dtype)
-    dims = canonical_dims(x, dims)
-    total = reduce(cast(cast(x, dtype), inner), dims, "sum", keepdim)
-    count = ir.product(x.size[d] for d in dims)
-    return cast(elementwise(lambda e: ir.op("truediv", e, ir.constant(count, inner)), [total], inner), dtype)
+    summed = total(x, dims, "sum", keepdim, fake().dtype)
+    count = ir.constant(ir.product(x.size[d] for d in canonical_dims(x, dims)), summed.dtype)
+    return cast(elementwise(lambda e: ir.op("truediv", e, count), [summed], summed.dtype), fake().dtype)
 
 
 @register_lowering(aten.prod)
 def prod(x, dims=None, keepdim=False, dtype=None):
-    dtype = fake().dtype
-    inner = accumulate_dtype(dtype)
-    return cast(reduce(cast(cast(x, dtype), inner), canonical_dims(x, dims), "prod", keepdim), dtype)
+    return cast(total(x, dims, "prod", keepdim, fake().dtype), fake().dtype)
 
 
 @register_lowering(aten.amax, aten.amin)
