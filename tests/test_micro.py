@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from minicompile import config
-from minicompile.bench import micro, patterns, suite
+from minicompile.bench import micro, patterns, suite, tables
 
 
 @pytest.mark.parametrize("target", ["cpp", "triton"])
@@ -21,7 +21,7 @@ def test_a_micro_pattern_is_timed_beside_a_copy_of_as_many_bytes():
     row = micro.run("relu_add_mul", suite.Settings(rounds=3))
     assert (row["kernels"], row["ideal_mb"], row["moved_mb"]) == (1, 32 * 64 * 8 / 1e6, 32 * 64 * 8 / 1e6)
     assert row["ratio"] > 0 and row["share"] > 0 and len(row["copy_samples_ms"]) == 3
-    lines = micro.summary([row, {"pattern": "other", "ratio": row["ratio"] / 2, "share": 0.5}])
+    lines = tables.summary([row, {"pattern": "other", "ratio": row["ratio"] / 2, "share": 0.5}])
     assert "over 2; least" in lines[0] and "(other)" in lines[0] and "under 70%: " in lines[-1] and "other" in lines[-1]
 
 

@@ -14,6 +14,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import time
 import types
 
 import torch
@@ -22,7 +23,7 @@ from . import micro, suite
 from .models import MODELS, SIZES
 from .patterns import PATTERNS
 from .suite import MODES, Settings
-from .tables import COLUMNS, MICRO_COLUMNS, machine, table
+from .tables import COLUMNS, MICRO_COLUMNS, machine, summary, table
 from .worker import Worker, quiet
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -39,6 +40,7 @@ def parse(arguments):
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--backend", default="inductor", help="ours: eager, aot_eager or inductor (default)")
     parser.add_argument("--rounds", type=int, default=15, help="of interleaved measurements (default: 15)")
+    parser.add_argument("--cpu-time", action="store_true", help="time by what the process computes, not by the clock")
     parser.add_argument("--torch", action="store_true", help="time torch.compile too")
     parser.add_argument("--no-check", action="store_true", help="do not compare with eager first")
     parser.add_argument("--no-time", action="store_true", help="compile, check and count only")
@@ -140,17 +142,18 @@ def main(arguments=None):
         **{"device": chosen.device, "size": size, "dtype": DTYPES[chosen.dtype], "rounds": chosen.rounds},
         **{"check": not chosen.no_check, "timed": not chosen.no_time, "compile_mode": chosen.compile_mode},
         **{"torch_compile": chosen.torch, "backend": chosen.backend},
+        clock=time.process_time if chosen.cpu_time else time.perf_counter,
     )
     where = machine(chosen.device)
     print(", ".join(f"{name} {value}" for name, value in where.items() if value))
     print(f"size {size}, {chosen.dtype}; × eager: how many times faster than eager")
-    print("each call is warm; the first call is not (it compiles, or reads minicompile's cache on disk)\n")
-    chose = {name: getattr(chosen, name) for name in ("suite", "dtype", "rounds", "compile_mode", "backend")}
+    print("cold s, warm s: the first call in a process of its own, with empty caches on disk and with filled ones\n")
+    options = "suite dtype rounds compile_mode backend cpu_time".split()
+    chose = {name: getattr(chosen, name) for name in options}
     rows = measure(chosen, settings, {**where, "size": size, **chose})
-    if chosen.suite == "micro":
-        print(table(rows, MICRO_COLUMNS), *micro.summary(rows), sep="\n")
-    else:
-        print(table(rows, COLUMNS))
+    print(table(rows, MICRO_COLUMNS if chosen.suite == "micro" else COLUMNS), *summary(rows), sep="\n")
+    for mode in chosen.modes if len({row.get("mode") for row in rows}) > 1 else ():
+        print(f"{mode}:", *summary([row for row in rows if row["mode"] == mode]), sep="\n")
     failed = [row for row in rows if row["correct"] in ("no", "error")]
     if failed:
         print(f"\n{len(failed)} of {len(rows)} rows failed; tracebacks: {chosen.json or '--json FILE keeps them'}")

@@ -6,7 +6,6 @@ ours comes to that copy.  Mirrors `benchmarks/dynamo/microbenchmarks/` in the Py
 """
 
 import math
-import statistics
 import tempfile
 import time
 
@@ -104,24 +103,3 @@ def _time(row, pattern, variants, inputs, settings):
     row["copy_gb_s"] = row["ideal_mb"] / row["copy_ms"]
     if pattern.memory_bound:
         row["share"] = timing.ratio(timings["copy"], timings["ours"])[0]
-    if "torch" in timings:
-        row["against_torch"], *_ = timing.ratio(timings["torch"], timings["ours"])
-
-
-def summary(rows):
-    """Lines below the table: geometric means, the slowest, and the median share of a copy's speed."""
-    lines = []
-    for key, text in (("ratio", "eager's"), ("torch_ratio", "eager's (torch.compile)"), ("against_torch", "torch's")):
-        found = {row["pattern"]: row[key] for row in rows if row.get(key)}
-        if found:
-            slowest = min(found, key=found.get)
-            mean = statistics.geometric_mean(found.values())
-            lines.append(f"{mean:.2f} times {text} speed over {len(found)}; least {found[slowest]:.2f} ({slowest})")
-    shares = {row["pattern"]: row["share"] for row in rows if row.get("share")}
-    if shares:
-        under = [name for name, share in shares.items() if share < 0.7]
-        lines.append(
-            f"share of a copy's speed: median {statistics.median(shares.values()):.0%} of {len(shares)}; "
-            f"under 70%: {', '.join(under) or 'none'}"
-        )
-    return lines

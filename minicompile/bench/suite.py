@@ -8,8 +8,10 @@ import contextlib
 import copy
 import dataclasses
 import fcntl
+import tempfile
 import time
 import traceback
+from collections.abc import Callable
 
 import torch
 
@@ -17,7 +19,7 @@ import minicompile
 from minicompile import accuracy, config
 from minicompile.testing import CompileCounter
 
-from . import timing
+from . import first_calls, timing
 from .models import MODELS
 
 MODES = ("inference", "training")
@@ -36,6 +38,7 @@ class Settings:
     torch_compile: bool = False
     backend: str = "inductor"
     compile_mode: str | None = None  # ours: None, "reduce-overhead", "max-autotune"
+    clock: Callable = time.perf_counter
     turns: str | None = None  # a file to lock: rows are compiled side by side, and timed while nothing else runs
 
 
@@ -56,7 +59,11 @@ def run(name, mode, settings):
         minicompile.reset()
         torch.compiler.reset()
         try:
-            _fill(row, entry, mode, settings, seed)
+            with tempfile.TemporaryDirectory(prefix="minicompile-bench-") as folder:
+                if settings.timed:
+                    row.update(first_calls.cold(name, mode, settings, folder))
+                with first_calls.caches(folder):
+                    _fill(row, entry, mode, settings, seed)
             return row
         except Exception as error:  # a benchmark goes on with the next model; the table and the exit status tell
             row.update(failure(error))
@@ -112,9 +119,8 @@ def _fill(row, entry, mode, settings, seed):
         """Compile, and make the first call, timed and counted, without a trace in the module's buffers."""
         state = copy.deepcopy(module.state_dict())
         compiled = minicompile.compile(module, backend=settings.backend, mode=settings.compile_mode)
-        began = time.perf_counter()
-        step(compiled, args, kwargs, loss, mode)()
-        row["first_call_s"] = time.perf_counter() - began
+        temperature = "warm" if settings.timed else "cold"  # timed: another process has filled the cache
+        row[f"ours_{temperature}_s"] = first_calls.seconds(step(compiled, args, kwargs, loss, mode))
         row.update(minicompile.stats())
         module.load_state_dict(state)
         return compiled
@@ -176,19 +182,13 @@ def full_precision():
 def _time(row, model, compiled, rest, settings, wait):
     variants = {"eager": step(model, *rest), "ours": step(compiled, *rest)}
     if settings.torch_compile:
-        from torch._inductor import metrics
-
-        metrics.reset()
         variants["torch"] = step(torch.compile(model, mode=settings.compile_mode), *rest)
-        began = time.perf_counter()
-        variants["torch"]()
-        row["torch_first_call_s"] = time.perf_counter() - began
-        row["torch_kernels"] = metrics.generated_kernel_count
+        row["torch_warm_s"] = first_calls.seconds(variants["torch"])
     on_gpu = settings.device == "cuda"
     if on_gpu:
         torch.cuda.empty_cache()  # the others need it meanwhile
     wait()
-    timing.note(row, timing.interleaved(variants, settings.device, settings.rounds))
+    timing.note(row, timing.interleaved(variants, settings.device, settings.rounds, clock=settings.clock))
     if on_gpu and settings.compile_mode is None:  # memory of recorded launches is taken for good
         row.update({f"{name}_peak_mb": peak_memory(call) / 1e6 for name, call in variants.items()})
 

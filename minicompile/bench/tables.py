@@ -1,13 +1,22 @@
 """Rows as text: the table that the benchmark prints, and the machine that it was measured on.
 
-Goes in: a list of dicts.  Comes out: an aligned table that is also valid Markdown.
+Goes in: a list of dicts.  Comes out: an aligned table that is also valid Markdown, and lines that sum it up.
 """
 
 import pathlib
 import platform
+import statistics
 import sys
 
 import torch
+
+# The first call with empty caches on disk, and with filled ones.
+_FIRST_CALLS = {
+    "ours_cold_s": ("cold s", "{:.2f}"),
+    "torch_cold_s": ("torch cold s", "{:.2f}"),
+    "ours_warm_s": ("warm s", "{:.2f}"),
+    "torch_warm_s": ("torch warm s", "{:.2f}"),
+}
 
 # key of a row: (heading, format); a table shows the columns that at least one of its rows has.
 COLUMNS = {
@@ -21,13 +30,14 @@ COLUMNS = {
     "torch_kernels": ("torch's kernels", "{}"),
     "extern_calls": ("extern", "{}"),
     "fallbacks": ("fallback", "{}"),
-    "first_call_s": ("first call s", "{:.1f}"),
+    "compile_s": ("compile s", "{:.1f}"),
+    **_FIRST_CALLS,
     "eager_ms": ("eager ms", "{:.3f}"),
     "ours_ms": ("ours ms", "{:.3f}"),
     "ratio": ("× eager", "{:.2f}"),
     "torch_ms": ("torch ms", "{:.3f}"),
     "torch_ratio": ("torch × eager", "{:.2f}"),
-    "torch_first_call_s": ("torch's first call s", "{:.1f}"),
+    "against_torch": ("× torch", "{:.2f}"),
     "eager_peak_mb": ("eager peak MB", "{:.0f}"),
     "ours_peak_mb": ("ours peak MB", "{:.0f}"),
     "torch_peak_mb": ("torch peak MB", "{:.0f}"),
@@ -42,10 +52,7 @@ MICRO_COLUMNS = {
     "fallbacks": ("fallback", "{}"),
     "ideal_mb": ("ideal MB", "{:.1f}"),
     "moved_mb": ("moved MB", "{:.1f}"),
-    "ours_cold_s": ("cold s", "{:.2f}"),
-    "torch_cold_s": ("torch cold s", "{:.2f}"),
-    "ours_warm_s": ("warm s", "{:.2f}"),
-    "torch_warm_s": ("torch warm s", "{:.2f}"),
+    **_FIRST_CALLS,
     "eager_ms": ("eager ms", "{:.4f}"),
     "ours_ms": ("ours ms", "{:.4f}"),
     "torch_ms": ("torch ms", "{:.4f}"),
@@ -69,6 +76,40 @@ def table(rows, columns=COLUMNS):
     text = ["| " + " | ".join(line) + " |" for line in padded]
     rule = ["-" * (w + 1) + (":" if is_right else "-") for w, is_right in zip(widths, right, strict=True)]
     return "\n".join([text[0], "|" + "|".join(rule) + "|", *text[1:]])
+
+
+# (the numerator's key, the denominator's or "", what the quotient is)
+_MEANS = [
+    ("ratio", "", "eager's speed"),
+    ("torch_ratio", "", "eager's speed (torch.compile)"),
+    ("against_torch", "", "torch.compile's speed"),
+    ("torch_cold_s", "ours_cold_s", "as fast as torch.compile in the first call, caches empty"),
+    ("torch_warm_s", "ours_warm_s", "as fast as torch.compile in the first call, caches filled"),
+]
+
+
+def summary(rows):
+    """Lines below the table: geometric means with the slowest row, and the median share of a copy's speed."""
+    lines = []
+    for above, below, text in _MEANS:
+        kept = [row for row in rows if row.get(above) and row.get(below or above)]
+        found = {_name(row): row[above] / (row[below] if below else 1) for row in kept}
+        if found:
+            slowest = min(found, key=found.get)
+            mean = statistics.geometric_mean(found.values())
+            lines.append(f"{mean:.2f} times {text} over {len(found)}; least {found[slowest]:.2f} ({slowest})")
+    shares = {_name(row): row["share"] for row in rows if row.get("share")}
+    if shares:
+        under = [name for name, share in shares.items() if share < 0.7]
+        lines.append(
+            f"share of a copy's speed: median {statistics.median(shares.values()):.0%} of {len(shares)}; "
+            f"under 70%: {', '.join(under) or 'none'}"
+        )
+    return lines
+
+
+def _name(row):
+    return row.get("pattern") or f"{row['model']}, {row['mode']}"
 
 
 def machine(device="cpu"):

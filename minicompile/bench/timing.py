@@ -46,6 +46,7 @@ def note(row, timings):
     row["ratio"], row["ratio_low"], row["ratio_high"] = ratio(timings["eager"], timings["ours"])
     if "torch" in timings:
         row["torch_ratio"], *_ = ratio(timings["eager"], timings["torch"])
+        row["against_torch"], *_ = ratio(timings["torch"], timings["ours"])
 
 
 def _once(function, calls, device, clock):
