@@ -113,6 +113,7 @@ PASSES = (
     rules.remove_neutral_numbers,
     rules.split_then_cat,
     rules.cat_then_split,
+    rules.sum_products,
     rules.form_addmm,
     rules.forget_values,
     rules.narrow_indices,

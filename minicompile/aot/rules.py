@@ -12,7 +12,7 @@ import operator
 import torch
 from torch import fx
 
-from .nodes import base_of, can_be_one, is_view, replace, same_tensor, tensor_type
+from .nodes import base_of, can_be_one, hinted, is_view, replace, same_tensor, tensor_type
 
 aten = torch.ops.aten
 CREATE = {  # operators whose result is one number throughout -> where that number stands
@@ -284,3 +284,98 @@ def form_addmm(graph, escape):
             if row and len(product.users) == 1 and a.is_floating_point() and tensor_type(a) == tensor_type(b):
                 node.target, node.args = aten.addmm.default, (bias, *product.args)
                 break
+
+
+# --- sums of products -------------------------------------------------------------------------------
+VIEWS = (aten.view.default, aten._unsafe_view.default)
+
+
+def terms_of(node, inside):
+    """What a chain of additions of equal tensors adds up: every sum within it, put into `inside`, is read once only."""
+    terms, todo = [], list(node.args)
+    while todo:
+        term = todo.pop()
+        if not isinstance(term, fx.Node) or not same_tensor(term, node):
+            return []
+        if term.target is aten.add.Tensor and not term.kwargs and len(term.users) == 1:
+            inside.add(term)
+            todo += term.args
+        else:
+            terms.append(term)
+    return terms if len(set(terms)) == len(terms) else []
+
+
+def product_in(term, total):
+    """The matrix product that a term of a sum is, or is a view of, if it is read nowhere else."""
+    source = term.args[0] if term.target in VIEWS else term
+    once = len(term.users) == len(source.users) == 1
+    if not once or source.target is not aten.mm.default or not source.meta["val"].is_floating_point():
+        return None
+    return source if source.meta["backward"] == total.meta["backward"] else None
+
+
+def sum_products(graph, escape):
+    """`a @ b + c @ d`, where neither product is read elsewhere: one product of `[a c]` and `[b d]` in the sum's place,
+
+    if its operands are copied in fewer bytes than the sum is read and written in (as of a weight that each step of a
+    recurrent network uses); else each product is added into the sum of those before it: `addmm`.
+    """
+    numbers, inside = {node: k for k, node in enumerate(graph.nodes)}, set()
+    for node in reversed(list(graph.nodes)):
+        if node.target is not aten.add.Tensor or node.kwargs or node in inside:
+            continue
+        terms = terms_of(node, inside)
+        found = {product: term for term in terms if (product := product_in(term, node))}
+        products = sorted(found, key=numbers.__getitem__)
+        if len(products) < 2 or not all(same_tensor(p, products[0]) for p in products):
+            continue
+        with graph.inserting_before(node):
+            total = joined_product(graph, products) if is_cheap_to_join(products) else accumulated(graph, products)
+            shaped = next((term for product, term in found.items() if term is not product), None)
+            if shaped:
+                total = new_node(graph, shaped.target, (total, shaped.args[1]), node)
+            for term in terms:
+                if term not in found.values():
+                    total = new_node(graph, aten.add.Tensor, (total, term), node)
+        replace(graph, node, total)
+
+
+def is_cheap_to_join(products):
+    rows, columns = map(hinted, products[0].meta["val"].shape)
+    inner = sum(hinted(p.args[0].meta["val"].shape[1]) for p in products)
+    return inner * (rows + columns) <= len(products) * rows * columns
+
+
+def joined_product(graph, products):
+    operands = [joined(graph, [p.args[k] for p in products], 1 - k, products[-1]) for k in (0, 1)]
+    return new_node(graph, aten.mm.default, tuple(operands), products[-1])
+
+
+def joined(graph, parts, dim, like):
+    """Matrices side by side, in the order in memory that they have."""
+    turned = all(part.meta["val"].stride(0) == 1 for part in parts)
+    if not turned:
+        return new_node(graph, aten.cat.default, (parts, dim), like)
+    sources = [transposed(graph, part, like) for part in parts]
+    return transposed(graph, new_node(graph, aten.cat.default, (sources, 1 - dim), like), like)
+
+
+def transposed(graph, node, like):
+    if node.target is aten.permute.default and node.args[1] == [1, 0]:
+        return node.args[0]
+    return new_node(graph, aten.permute.default, (node, [1, 0]), like)
+
+
+def accumulated(graph, products):
+    """Where each product was, it is added to the sum of those before."""
+    total = products[0]
+    for product in products[1:]:
+        with graph.inserting_before(product):
+            total = new_node(graph, aten.addmm.default, (total, *product.args), product)
+    return total
+
+
+def new_node(graph, target, args, like):
+    node = graph.call_function(target, args)
+    node.meta = {**like.meta, "val": target(*fx.map_arg(args, lambda n: n.meta["val"]))}
+    return node

@@ -15,12 +15,15 @@ from unittest import mock
 import torch
 
 import minicompile
+import minicompile.inductor
 from minicompile import config
 
 
 @contextlib.contextmanager
 def caches(folder):
-    """Inside, both compilers keep what they make in `folder`, and know of no other."""
+    """Inside, both compilers keep what they make in `folder`, and know of no other.  Both are imported."""
+    import torch._dynamo
+    import torch._inductor.compile_fx
     from torch._inductor.utils import clear_caches
 
     clear_caches()
@@ -63,7 +66,6 @@ def measure(name, mode, settings, folder):
     with caches(folder), config.patch(fallback_random=settings.check):
         found["ours_cold_s"] = of(lambda model, mode: minicompile.compile(model, backend=settings.backend, mode=mode))
         if settings.torch_compile:
-            import torch._inductor.compile_fx
             from torch._inductor import metrics
 
             found["torch_cold_s"] = of(torch.compile)

@@ -14,6 +14,7 @@ from .indexing import hint
 from .ir import Extern, View, contiguous_strides
 
 KEEP = 16  # groups for which dead memory waits for a buffer of its layout
+ADDS_TO = (torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default)  # ATen writes over the first argument, too
 LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
 
 
@@ -59,8 +60,12 @@ def _own_memory(schedule):
 
 def _in_place(group, dead, new, layouts, addresses):
     """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it
-    overwrites.
+    overwrites; and where a matrix product is added to it.
     """
+    if group.kind == "extern":
+        first, *others = group.nodes[0].data.views()
+        adds = group.nodes[0].data.target in ADDS_TO and first == View(dead, layouts[new])
+        return adds and all(view.buffer != dead for view in others)
     if group.kind != "loops" or group.inner or room(layouts[dead]) != room(layouts[new]):
         return False
     store = next(n.store for n in group.nodes if n.name == new)
@@ -86,8 +91,9 @@ def plan(schedule):
         new, over = [], []
         for name in group.stored if _allocates(group) else ():
             want = room(layouts[name])
-            same = [n for n, died in pool.items() if room(layouts[n]) == want and k - died <= KEEP]
-            same += [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
+            waiting = [n for n, died in pool.items() if room(layouts[n]) == want and k - died <= KEEP]
+            read = [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
+            same = read + waiting if group.kind == "extern" else waiting + read  # elsewhere a sum is copied first
             old = same[0] if same else None
             new.append((name, old))
             result.storage[name] = result.storage.get(old, old) if old else name

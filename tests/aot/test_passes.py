@@ -271,3 +271,51 @@ def test_every_pass_is_in_the_table():
     assert counts["remove_neutral_numbers"] == ["6", "->", "5"]
     assert counts["share_common_subexpressions"] == ["5", "->", "4"]
     assert int(lines[-1].split()[-1]) == graph.node_counts["optimized"]
+
+
+# --- sums of products -------------------------------------------------------------------------------
+LONG, SHORT = torch.randn(4, 40), torch.randn(40, 5)
+
+
+def test_products_that_are_added_up_are_one_of_longer_rows():
+    fn = lambda x, y, w: x @ w + (y.abs() @ w.sin() + x[:, :1].cos() * w[0] + x.cos() @ w)  # noqa: E731
+    inputs = torch.randn(30, 2), torch.randn(30, 2), torch.randn(2, 30)
+    graph = trace(fn, *inputs)
+    found = targets(graph)
+    assert (found.count(aten.mm.default), found.count(aten.cat.default), found.count(aten.addmm.default)) == (1, 2, 0)
+    torch.testing.assert_close(*run(graph, fn, *inputs))
+
+
+def test_operands_are_put_together_in_the_order_that_they_have_in_memory():
+    fn = lambda x, y: x.cos().t() @ x + y.sin().t() @ y  # noqa: E731
+    inputs = torch.randn(3, 20), torch.randn(3, 20)
+    graph = trace(fn, *inputs)
+    cats = [node for node in graph.forward.graph.nodes if node.target is aten.cat.default]
+    assert [(cat.args[1], tuple(cat.meta["val"].shape)) for cat in cats] == [(0, (6, 20)), (0, (6, 20))]
+    torch.testing.assert_close(*run(graph, fn, *inputs))
+
+
+def test_a_product_of_long_rows_is_added_into_the_sum_of_those_before():
+    fn = lambda x, w: ((x @ w).view(2, 2, 5) + (x.sin() @ w.sin()).view(2, 2, 5)) + (x.cos() @ w.cos()).view(2, 2, 5)  # noqa: E731
+    graph = trace(fn, LONG, SHORT)
+    products = [t for t in targets(graph) if t not in (aten.sin.default, aten.cos.default)]
+    assert products == [aten.mm.default, aten.addmm.default, aten.addmm.default, aten.view.default]
+    torch.testing.assert_close(*run(graph, fn, LONG, SHORT))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, w: (lambda p: p + p)(x @ w),
+        lambda x, w: (lambda p: p + x.sin() @ w + p.sum())(x @ w),
+        lambda x, w: torch.add(x @ w, x.sin() @ w, alpha=2),
+        lambda x, w: x @ w + (x.sin() @ w)[:1],
+        lambda x, w: x @ w - x.sin() @ w,
+        lambda x, w: (x * 4).long() @ w.long() + (x * 8).long() @ w.long(),
+    ],
+)
+def test_other_products_stay(fn):
+    graph = trace(fn, LONG, SHORT)
+    found = targets(graph)
+    assert aten.mm.default in found and aten.addmm.default not in found and aten.cat.default not in found
+    torch.testing.assert_close(*run(graph, fn, LONG, SHORT))

@@ -58,3 +58,18 @@ def test_padding_pays_for_a_vocabulary_on_a_gpu():
     assert not extern.pays(half, 8192, 30522, 64) and not extern.pays(
         torch.empty(1, dtype=half.dtype), 8192, 30522, 768
     )
+
+
+@pytest.mark.parametrize("reads_it", ["never", "later", "in the product"])
+def test_a_product_is_added_where_the_sum_lies_if_nobody_reads_that_again(reads_it):
+    def program(a, b):
+        first = a.sin() @ b
+        second = torch.addmm(first, first if reads_it == "in the product" else a, b)
+        return [torch.addmm(second, a, b), *([first] if reads_it == "later" else [])]
+
+    inputs = (torch.randn(8, 8), torch.randn(8, 8))
+    compiled = inductor.compile(aten_graph(program, *inputs), inputs)
+    for result, expected in zip(compiled(*inputs), program(*inputs), strict=True):
+        torch.testing.assert_close(result, expected)
+    python = compiled.source.python
+    assert "buf3 = buf2  # in its memory" in python and ("buf2 = buf1  # in" in python) == (reads_it == "never")
