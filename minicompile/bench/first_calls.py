@@ -23,7 +23,7 @@ from minicompile import config
 def caches(folder):
     """Inside, both compilers keep what they make in `folder`, and know of no other.  Both are imported."""
     import torch._dynamo
-    import torch._inductor.compile_fx
+    import torch._inductor.compile_fx  # noqa: F401
     from torch._inductor.utils import clear_caches
 
     clear_caches()
