@@ -93,6 +93,7 @@ def summary(rows):
     lines = []
     for above, below, text in _MEANS:
         kept = [row for row in rows if row.get(above) and row.get(below or above)]
+        kept = [row for row in kept if not below or row.get("torch_kernels") != 0]  # else it compiled nothing
         found = {_name(row): row[above] / (row[below] if below else 1) for row in kept}
         if found:
             slowest = min(found, key=found.get)
