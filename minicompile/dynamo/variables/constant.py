@@ -59,7 +59,8 @@ def call_handler(tx, original, handler, args, kwargs):
 def has_signature(function):
     """Whether a function written in C says what it takes."""
     try:
-        return getattr(function, "__text_signature__", None) is not None and bool(inspect.signature(function))
+        text = getattr(getattr(function, "func", function), "__text_signature__", None)  # of a partial's method
+        return text is not None and bool(inspect.signature(function))
     except ValueError:  # not in Python's words
         return False
 
@@ -128,11 +129,17 @@ class BuiltinObject(VariableTracker):
         """Some value of the class, to ask for the text of an error."""
         return self.python_type()()
 
+    def original(self, name):
+        """The method written in C, of some value of the class, as an expression calls it."""
+        method = getattr(self.python_type(), name, None)
+        is_plain = isinstance(method, types.MethodDescriptorType)
+        return functools.partial(method, self.empty()) if is_plain else getattr(self.empty(), name)
+
     def call_method(self, tx, name, args, kwargs):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
             named = kwargs and hasattr(cls, name)
-            original = getattr(self.empty(), name) if named else lambda *a, **k: getattr(self.empty(), name)(*a, **k)
+            original = self.original(name) if named else lambda *a, **k: self.original(name)(*a, **k)
             return call_handler(tx, original, handler, args, kwargs)
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)

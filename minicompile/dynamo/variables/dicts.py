@@ -13,7 +13,7 @@ import collections
 from ..builder import wraps
 from ..source import AttrSource
 from .base import refuse_arguments, type_name, unsupported
-from .constant import NONE, BuiltinObject, ConstantVariable, boolean
+from .constant import NONE, TRUE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, type_lookup
 from .dict_views import DictView
 from .elements import (
@@ -234,7 +234,9 @@ class DictVariable(BuiltinObject):
             return default
         return self.remove(tx, key)
 
-    def method_popitem(self, tx, last=ConstantVariable(True)):  # noqa: B008 (immutable)
+    def method_popitem(self, tx, last=TRUE):
+        if last is not TRUE and self.cls is not collections.OrderedDict:
+            refuse_arguments(tx, self.original("popitem"), [last])
         if not self.look(tx):
             name = "dictionary" if self.cls is collections.OrderedDict else "popitem(): dictionary"
             tx.raise_observed(KeyError, f"{name} is empty")
@@ -242,7 +244,7 @@ class DictVariable(BuiltinObject):
         tx.side_effects.mutated(self)
         return tx.build_tuple(list(self.items.pop(stand_in)))
 
-    def method_move_to_end(self, tx, key, last=ConstantVariable(True)):  # noqa: B008 (immutable)
+    def method_move_to_end(self, tx, key, last=TRUE):
         self.look(tx)
         stand_in, pair = self.find(tx, key)
         self.remove(tx, key)
