@@ -123,8 +123,9 @@ def test_rows_are_compiled_side_by_side_and_timed_in_turn(tmp_path):
     assert all(row["correct"] == "yes" and row["ratio"] > 0 for row in rows)
 
 
-def hold(file, events, name, seconds):
+def hold(file, events, name, seconds, both):
     with suite.turns(file) as wait:
+        both.wait()
         time.sleep(seconds)
         events.put(f"{name} ready")
         wait()
@@ -137,7 +138,8 @@ def test_nobody_is_timed_before_all_are_ready(tmp_path):
     file, context = tmp_path / "lock", multiprocessing.get_context("fork")
     file.touch()
     events = context.SimpleQueue()  # whose order is that of the events
-    each = [context.Process(target=hold, args=(file, events, name, wait)) for name, wait in (("a", 0.1), ("b", 0.6))]
+    both = context.Barrier(2)  # on a busy machine one could be done before the other begins
+    each = [context.Process(target=hold, args=(file, events, *how, both)) for how in (("a", 0.1), ("b", 0.6))]
     for process in each:
         process.start()
     seen = [events.get() for _ in range(6)]
