@@ -129,7 +129,7 @@ class BuiltinObject(VariableTracker):
         """Some value of the class, to ask for the text of an error."""
         return self.python_type()()
 
-    def original(self, name):
+    def written_in_c(self, name):
         """The method written in C, of some value of the class, as an expression calls it."""
         method = getattr(self.python_type(), name, None)
         is_plain = isinstance(method, types.MethodDescriptorType)
@@ -139,7 +139,7 @@ class BuiltinObject(VariableTracker):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
             named = kwargs and hasattr(cls, name)
-            original = self.original(name) if named else lambda *a, **k: self.original(name)(*a, **k)
+            original = self.written_in_c(name) if named else lambda *a, **k: self.written_in_c(name)(*a, **k)
             return call_handler(tx, original, handler, args, kwargs)
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
