@@ -9,13 +9,15 @@ sample variances" (1979).  Mirrors `online_softmax_reduce` and `WelfordReduction
 chapter 12.
 """
 
+import dataclasses
+
 from . import ir
 from .ir import Load, Op
 
 
 def partners(nodes, level):
     """name of a first reduction -> the node found with it: sum(exp(x - max)), min(where(x == extreme, place, count)),
-    or sum((x - sum / count)**2)."""
+    or sum((x - sum / count)**2).  Its body has no other value of the group in it than the first reduction's."""
     bodies = {n.name: n.body for n in nodes if not n.is_reduction}
     firsts = {n.name: n for n in nodes if n.kind in ("max", "min", "sum") and n.inner}
 
@@ -24,18 +26,20 @@ def partners(nodes, level):
             return ir.transform(bodies[node.buffer], {}, expand)
         return None
 
-    found = {}
+    found, seconds = {}, set()
     for node in nodes:
         if node.kind in ("sum", "min") and node.inner:
-            wanted = shifted(node, ir.transform(node.body, {}, expand))
+            body = ir.transform(node.body, {}, expand)
+            wanted = shifted(node, body)
             if wanted is None:
                 continue
             x, load, kinds = wanted
             first = firsts.get(load.buffer) if isinstance(load, Load) else None
-            if first is None or first.kind not in kinds or first.name in found or first in found.values():
+            if first is None or first.kind not in kinds or first.name in found or first.name in seconds:
                 continue
             if level[node.name] == level[first.name] + 1 and ir.transform(first.body, {}, expand) is x:
-                found[first.name] = node
+                found[first.name] = dataclasses.replace(node, body=body)
+                seconds.add(node.name)
     return found
 
 

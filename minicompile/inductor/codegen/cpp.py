@@ -79,6 +79,7 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         widest = max(self.nodes, key=lambda n: len(n.inner))
         self.outer, self.inner = list(widest.outer), list(widest.inner)
         self.level, self.bodies = levels(self.nodes), [n.body for n in self.nodes]
+        self.find_pairs()
 
     def loop_sizes(self):
         return [v.size for v in self.outer + self.inner]

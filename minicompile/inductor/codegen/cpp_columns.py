@@ -10,7 +10,7 @@ from .. import ir
 from ..indexing import hint
 from .common import Forward
 from .cpp_expr import COMPUTE
-from .cpp_loops import GROWN, Loop, TileLoop, acc_type, combine, identity, total_type
+from .cpp_loops import GROWN, Loop, TileLoop, acc_type, identity, total_type
 
 COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
@@ -52,36 +52,25 @@ class ColumnReductions:
         def columns(body):
             self.nest([(self.simd(), [column])], body)
 
-        def outer_value(node):
-            name = self.fresh("value", node.name)
-            self.line(f"{COMPUTE[node.body.dtype]} {name}[{self.tile_size}];")
-
-            def body():
-                self.emit(node)
-                self.line(f"{name}[{x} - {x}_tile] = {self.forwards[node.name].text};")
-
-            columns(body)
-            self.forwards[node.name] = Forward(f"{name}[{x} - {x}_tile]", x)
-            self._facts.clear()
-
         def body():
             self.pending = {}
             if not whole:
                 self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
             self.plan_scratch()
             for node in self.outer_nodes(-1):
-                outer_value(node)
+                self.column_value(node, x, columns)
             for level, full in self.passes():
                 self.column_pass(full, x, columns, split)
                 for node in self.outer_nodes(level):
-                    outer_value(node)
+                    self.column_value(node, x, columns)
 
         loops = [self.loop(v) for v in others] + [tile]
         self.nest([(None, [loop]) for loop in loops] if split else self.parallel(loops), body)
 
     def column_pass(self, full, x, columns, split):
         reductions, tile = [n for n in full if n.is_reduction], self.tile_size
-        at = f"[{x} - {x}_tile]"
+        at, sums = f"[{x} - {x}_tile]", self.sums_of(full)
+        under = lambda arrays: {name: text + at for name, text in arrays.items()}  # noqa: E731
         first, *rest = [self.loop(v) for v in self.inner]
         names = {n.name: self.fresh("acc", n.name) for n in reductions}
         totals = {n.name: self.fresh("total", n.name) for n in reductions}
@@ -96,10 +85,18 @@ class ColumnReductions:
             if reductions:
                 fill(names, acc_type)
             *around, along = loops
-            self.nest([(None, [loop]) for loop in around], lambda: self.some_rows(full, names, along, columns, at))
-            for n in reductions:
-                joined = combine(n, totals[n.name] + at, names[n.name] + at, total_type(n))
-                columns(lambda n=n, joined=joined: self.line(f"{totals[n.name]}{at} = {joined};"))
+
+            def walk(nodes):
+                self.nest([(None, [loop]) for loop in around], lambda: self.some_rows(nodes, names, along, columns, at))
+
+            walk([n for n in full if n not in sums])
+            if sums:
+                self.end_pass([n for n in full if not n.is_reduction])
+                for first in (self.first_of[n.name] for n in sums):
+                    self.forwards[first] = Forward(f"m_peak({names[first]}{at})", x)
+                walk(sums)
+            if reductions:
+                columns(lambda: self.join(reductions, under(totals), under(names), total_type))
 
         def rows(first):
             around, cut, inside, step = blocks([first, *rest])
@@ -122,12 +119,25 @@ class ColumnReductions:
         else:
             rows(first)
         for node in reductions:
-            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}{at}"
-            self.forwards[node.name] = Forward(text, x)
-            self._facts.clear()
-            if node.name in self.stored:
-                columns(lambda node=node, text=text: self.store(node.name, node.store, text))
+            text = f"({COMPUTE[node.body.dtype]}){self.result(node, under(totals))}"
+            self.column_value(node, x, columns, text)
         self.end_pass(full)
+
+    def column_value(self, node, x, columns, result=None):
+        """A value for each column of the tile, kept in an array for later passes; result: that of a reduction."""
+        name = self.fresh("value", node.name)
+        self.line(f"{COMPUTE[node.body.dtype]} {name}[{self.tile_size}];")
+        place = f"{name}[{x} - {x}_tile]"
+
+        def body():
+            text = self.value(node.body) if result is None else result
+            self.line(f"{place} = {text};")
+            self.forwards[node.name] = Forward(place, x)
+            if node.name in self.stored:
+                self.store(node.name, node.store, place)
+
+        columns(body)
+        self._facts.clear()
 
     def some_rows(self, full, names, loop, columns, at):
         """A loop over rows: STEP of them at once, which read and write the accumulators once; then what is left.
@@ -135,7 +145,7 @@ class ColumnReductions:
         Accumulators of a narrow tile stay in registers anyway.
         """
         reductions, row, rest = [n for n in full if n.is_reduction], loop.var, loop.low
-        if reductions and self.tile_size >= COLUMNS:
+        if reductions and self.tile_size >= COLUMNS and not self.takes_places(full):  # GCC makes no vectors of these
             here = {name: f"{text}_here" for name, text in names.items()}
 
             def point():
@@ -176,18 +186,16 @@ class ColumnReductions:
             rows(dataclasses.replace(first, low=low, high=high))
 
         self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
-        for n in reductions:
-            joined = combine(n, totals[n.name] + at, f"{parts[n.name]}[chunk]{at}", total_type(n))
-
-            def join(n=n, joined=joined):
-                columns(lambda: self.line(f"{totals[n.name]}{at} = {joined};"))
-
-            self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
+        into, part = (
+            {n: text + at for n, text in totals.items()},
+            {n: f"{text}[chunk]{at}" for n, text in parts.items()},
+        )
+        join = lambda: columns(lambda: self.join(reductions, into, part, total_type))  # noqa: E731
+        self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
 
     def column_body(self, full, names):
         for node in full:
             if node.is_reduction:
-                name = names[node.name]
-                self.line(f"{name} = {combine(node, name, self.value(node.body), acc_type(node))};")
+                self.take(node, names)
             else:
                 self.emit_full(node)

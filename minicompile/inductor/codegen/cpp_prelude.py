@@ -155,8 +155,8 @@ M_INLINE float m_exp_normal(float x) {
   return m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23));
 }
 M_INLINE float m_exp(float x) {  // subnormal results (slow) become zero
-  const float y = m_exp_normal(x);
-  return x < -87.3365f ? 0.0f : x > 88.7228317f ? m_inf<float>() : y;
+  const float y = m_exp_normal(x), most = x > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
+  return x < -87.3365f ? 0.0f : most;
 }
 // --- erf in float, in 1.3 units of the last place: x * p(x^2), and 1 - e^q(|x|) further out; fitted to both ranges
 M_INLINE float m_erf(float x) {
@@ -282,7 +282,13 @@ static double m_erfinv(double x) {
 }
 static float m_erfinv(float x) { return (float)m_erfinv((double)x); }
 
-// --- reductions: a NaN wins
+// --- reductions: a NaN wins, the first of several
+template <typename T> M_INLINE bool m_above(T a, T than) { return !(a <= than) & (than == than); }
+template <typename T> M_INLINE bool m_below(T a, T than) { return !(a >= than) & (than == than); }
+template <typename T> M_INLINE bool m_ties(T a, T extreme) { return (a == extreme) | (a != a); }
+// exp(x - peak) becomes exp(x - top) by this factor; a peak of -inf has seen nothing else
+M_INLINE double m_shrunk(double peak, double top) { return peak == -m_inf<double>() ? 0.0 : exp(peak - top); }
+template <typename T> M_INLINE T m_peak(T peak) { return peak == -m_inf<T>() ? T(0) : peak; }
 #pragma omp declare reduction(m_max : float, double : omp_out = m_maximum(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 #pragma omp declare reduction(m_min : float, double : omp_out = m_minimum(omp_out, omp_in)) \

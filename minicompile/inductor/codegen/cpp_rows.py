@@ -12,16 +12,16 @@ from ..indexing import index
 from .common import Forward
 from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
+from .cpp_pairs import LANES, PairReductions
 
 BLOCK = 2048  # elements summed in float32, side by side in lanes, before they are added to a float64 total
 CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
-LANES = 64  # partial results of a row: sums of few numbers, and none waits for the step before
 LIGHT = 12  # cost of a body that waits otherwise
 LINE = 64  # bytes that are fetched at once
 AHEAD = 1 << 17  # bytes of a row that is fetched while the one before it is computed
 
 
-class RowReductions:
+class RowReductions(PairReductions):
     """The part of `LoopKernel` for reductions along rows."""
 
     def row_reduction(self):
@@ -55,25 +55,18 @@ class RowReductions:
             self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
 
         def vector_loop(low, high):
-            clauses = [(clause(n), names[n.name]) for n in reductions]
             aside = ahead or any(map(sums_up, reductions)) or sum(ir.cost(n.body) for n in full) <= LIGHT
-            lanes = reductions and aside and self.likely(last.var.size) >= 4 * LANES
+            lanes = reductions and (aside or self.takes_places(full)) and self.likely(last.var.size) >= 4 * LANES
             for node in reductions:
                 kind = total_type(node) if lanes else acc_type(node)
                 self.line(f"{kind} {names[node.name]} = {identity(node, kind)};")
-            if lanes:  # what is left goes first: one by one it would be rounded more as a part of the whole sum
-                rest = self.rest(last.var, low, high, names[reductions[0].name])
-                if not isinstance(last.var.size, int) or last.var.size % LANES:
-                    if rest.endswith("_rest"):
-                        self.line(f"if ({rest} < {high})")  # a vector loop without steps costs something, too
-                    self.nest([(self.simd(clauses), [Loop(last.var, rest, high)])], lambda: self.row_body(full, names))
-                self.lanes(full, names, Loop(last.var, low, rest), ahead)
+            if lanes:
+                self.lanes(full, names, Loop(last.var, low, high), ahead)
             else:
+                clauses = [(clause(n), names[n.name]) for n in reductions]
                 self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
-            for node in reductions if not simple else ():
-                self.line(
-                    f"{totals[node.name]} = {combine(node, totals[node.name], names[node.name], total_type(node))};"
-                )
+            if not simple:
+                self.join(reductions, totals, names, total_type)
 
         if simple:
             vector_loop("0", last.high)
@@ -85,7 +78,7 @@ class RowReductions:
             high = f"m_min<int64_t>(block + {BLOCK}, {last.high})"
             self.shared([block], reductions, totals, split, lambda: vector_loop("block", high))
         for node in reductions:
-            text = f"({COMPUTE[node.body.dtype]}){totals[node.name]}"
+            text = f"({COMPUTE[node.body.dtype]}){self.result(node, totals)}"
             self.forwards[node.name] = Forward(text, depth)
             self._facts.clear()
             if node.name in self.stored:
@@ -104,13 +97,6 @@ class RowReductions:
                 found[name, address.substitute({across: index(across) + 1})] = None
         return list(found)
 
-    def rest(self, var, low, high, acc):
-        """Where the part of a loop ends that has whole LANES; `low` is a multiple of them."""
-        if low == "0" and isinstance(var.size, int):
-            return str(var.size // LANES * LANES)
-        self.line(f"const int64_t {acc}_rest = {high} & -{LANES};")
-        return f"{acc}_rest"
-
     def lanes(self, full, names, loop, ahead):
         """A vector loop with LANES partial results side by side, added to `acc`.
 
@@ -123,23 +109,40 @@ class RowReductions:
             self.line(f"alignas(64) {acc_type(n)} {parts[n.name]}[{LANES}];")
             self.line(f"for (int k = 0; k < {LANES}; ++k) {parts[n.name]}[k] = {identity(n, acc_type(n))};")
 
-        def lane():
-            self.offset(var, f"{var}_lanes + lane")
-            self.row_body(full, {name: f"{part}[lane]" for name, part in parts.items()})
+        def some(first, count):
+            def lane():
+                self.offset(var, f"{first} + lane")
+                self.row_body(full, {name: f"{part}[lane]" for name, part in parts.items()})
+
+            self.nest([(self.simd(), [Loop("lane", "0", count)])], lane)
 
         def step():
             for name, address in ahead:
                 step = LINE // self.layouts[name].dtype.itemsize
                 line = Loop(var, f"{var}_lanes", f"{var}_lanes + {LANES}", step)
                 self.line(f"{line} __builtin_prefetch(&{self.names[name]}[{self.index(address)}]);")
-            self.nest([(self.simd(), [Loop("lane", "0", str(LANES))])], lane)
+            some(f"{var}_lanes", str(LANES))
 
-        self.nest([("#pragma GCC unroll 1", [Loop(f"{var}_lanes", loop.low, loop.high, LANES)])], step)
+        end, size = loop.high, var.size
+        if isinstance(size, int) and loop.low == "0":
+            end = str(size // LANES * LANES)
+        elif not isinstance(size, int) or size % LANES:
+            end = f"{names[reductions[0].name]}_rest"
+            self.line(f"const int64_t {end} = {loop.high} & -{LANES};")
+        self.nest([("#pragma GCC unroll 1", [Loop(f"{var}_lanes", loop.low, end, LANES)])], step)
+        if end != loop.high:
+            some(end, f"{loop.high} - {end}")
+        self.gather_lanes(reductions, names, parts)
+
+    def gather_lanes(self, reductions, names, parts):
+        """The lanes' results become one."""
         for n in reductions:
-            total = names[n.name]
+            total, part, kind = names[n.name], f"{parts[n.name]}[k]", acc_type(n)
+            if n.name in self.first_of:
+                first = self.first_of[n.name]
+                part = f"(m_ties({parts[first]}[k], {names[first]}) ? {part} : {identity(n, kind)})"
             self.line(f"#pragma omp simd reduction({clause(n)}:{total})")
-            joined = combine(n, total, f"{parts[n.name]}[k]", acc_type(n))
-            self.line(f"for (int k = 0; k < {LANES}; ++k) {total} = {joined};")
+            self.line(f"for (int k = 0; k < {LANES}; ++k) {total} = {combine(n, total, part, kind)};")
 
     def shared(self, loops, reductions, totals, split, body):
         """The loops around the vector loop; with `split`, the first one in CHUNKS parts that threads share."""
@@ -165,16 +168,12 @@ class RowReductions:
                 self.line(f"{totals[node.name]}_part[chunk] = {totals[node.name]};")
 
         self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
-        for node in reductions:
-            total = totals[node.name]
-            joined = combine(node, total, f"{total}_part[chunk]", total_type(node))
-            self.line(f"for (int chunk = 0; chunk < {chunks}; ++chunk) {total} = {joined};")
+        parts = {n.name: f"{totals[n.name]}_part[chunk]" for n in reductions}
+        self.nest([(None, [Loop("chunk", "0", str(chunks))])], lambda: self.join(reductions, totals, parts, total_type))
 
     def row_body(self, full, names):
         for node in full:
             if node.is_reduction:
-                self.line(
-                    f"{names[node.name]} = {combine(node, names[node.name], self.value(node.body), acc_type(node))};"
-                )
+                self.take(node, names)
             else:
                 self.emit_full(node)

@@ -1,0 +1,87 @@
+"""Two reductions in one walk: a max (or min) with its place, along columns a max with the sum of a softmax.
+
+Goes in: the nodes of a group, and accumulators.  Comes out: statements that take an element, join partial results, and
+give the final ones.  online.py finds the pairs.  Mirrors `argmax` and the Welford vectors of
+`torch/_inductor/codegen/cpp.py`.  Taught in chapter 11.
+
+    place   each lane keeps the first place of its maximum; of lanes that tie the smallest place wins
+    sum     a block of rows is walked twice, while the cache has it: for its maximum, and for the sum of
+            exp(x - maximum); sums shrink when they meet a larger maximum
+"""
+
+from .. import ir, online
+from ..scheduler import levels
+from .cpp_loops import acc_type, combine, identity, total_type
+
+LANES = 64  # partial results of a row: sums of few numbers, and none waits for the step before
+
+
+class PairReductions:
+    """The part of `LoopKernel` for pairs.  pairs: name of the first -> the second; first_of: the other way."""
+
+    def find_pairs(self):
+        """Pairs that are worth it; the second of each is computed in the pass of the first."""
+        found = {} if not self.inner else online.partners(self.nodes, self.level)
+        if not self.columns:
+            wide = found and self.likely(self.inner[-1].size) >= 4 * LANES
+            found = {first: second for first, second in found.items() if wide and second.kind == "min"}
+        first_kind = {n.name: n.kind for n in self.nodes}
+        self.pairs = {first: second for first, second in found.items() if first_kind[first] != "sum"}
+        self.first_of = {second.name: first for first, second in self.pairs.items()}
+        made = {second.name: second for second in self.pairs.values()}
+        self.nodes = [made.get(n.name, n) for n in self.nodes]
+        self.level = levels(self.nodes, self.first_of)
+
+    def sums_of(self, nodes):
+        """The seconds that are sums: for them a block is walked again."""
+        return [n for n in nodes if n.name in self.first_of and n.kind == "sum"]
+
+    def takes_places(self, nodes):
+        return any(n.name in self.first_of and n.kind == "min" for n in nodes)
+
+    def take(self, node, names):
+        """One element into the accumulators; a place goes with its maximum."""
+        if node.name in self.first_of and node.kind == "min":
+            return
+        name, ctype, value = names[node.name], acc_type(node), self.value(node.body)
+        second = self.pairs.get(node.name)
+        if second is None or second.kind == "sum":
+            self.line(f"{name} = {combine(node, name, value, ctype)};")
+            return
+        place = names[second.name]
+        number = self.value(second.body.args[1])
+        wins = self.fresh("wins", node.name)
+        value = f"({value} ? 1 : 0)" if node.body.dtype == ir.torch.bool else value
+        self.line(f"const bool {wins} = m_{'above' if node.kind == 'max' else 'below'}({value}, {name});")
+        self.line(f"{name} = {wins} ? {value} : {name};")
+        self.line(f"{place} = {wins} ? {number} : {place};")
+
+    def join(self, nodes, into, parts, kind):
+        """Partial results into others; `kind` is the type that they have."""
+        for node in nodes:
+            total, part = into[node.name], parts[node.name]
+            second = self.pairs.get(node.name)
+            if second is not None:
+                before = self.fresh("before", node.name)
+                self.line(f"const {kind(node)} {before} = {total};")
+            if node.name not in self.first_of:
+                self.line(f"{total} = {combine(node, total, part, kind(node))};")
+            if second is None:
+                continue
+            this, that = into[second.name], parts[second.name]
+            if second.kind == "sum":
+                self.line(f"{this} = {this} * m_shrunk({before}, {total}) + {that} * m_shrunk({part}, {total});")
+            else:
+                none = identity(second, kind(second))
+                this, that = (f"(m_ties({v}, {total}) ? {p} : {none})" for v, p in ((before, this), (part, that)))
+                self.line(f"{into[second.name]} = m_minimum({this}, {that});")
+
+    def result(self, node, totals):
+        """The text of a result: the first place where no number is above the lowest one; NaN where all are -inf."""
+        total = totals[node.name]
+        if node.name not in self.first_of:
+            return total
+        if node.kind == "sum":
+            first = totals[self.first_of[node.name]]
+            return f"({total} + ({first} - {first}))"
+        return f"({total} == {identity(node, total_type(node))} ? 0 : {total})"
