@@ -251,17 +251,31 @@ def in_float32(rule):
 
 
 def moments(x, dim, correction, keepdim):
-    """Variance and mean in two passes: exact where the one-pass formula cancels."""
+    """Variance and mean in two passes: exact where the one-pass formula cancels.
+
+    In float64, half of whose digits float32 does not need, one pass will do: distances to the first element, which is
+    never further from the mean than the root of their number times the deviation, cancel no more digits than that.
+    """
     dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim] if x.dim() else []
     double = x.device.type == "cpu" and not getattr(inside, "normalization", False)
     wide = x.to(torch.float64 if double else get_computation_dtype(x.dtype))
-    mean = wide.mean(dims, keepdim=True)
-    centered = wide - mean
     count = 1
     for d in dims:
         count = count * x.shape[d]
+    if double and x.dtype != torch.float64 and count > 0:
+        first = wide
+        for d in dims:
+            first = first.narrow(d, 0, 1)
+        centered = wide - first
+        offset = centered.sum(dims, keepdim=True) / count
+        mean = first + offset
+        total = (centered * centered).sum(dims, keepdim=True) - offset * offset * count
+        total = total if keepdim else total.squeeze(dims)
+    else:
+        mean = wide.mean(dims, keepdim=True)
+        centered = wide - mean
+        total = (centered * centered).sum(dims, keepdim=keepdim)
     divisor = count - (1 if correction is None else correction)
-    total = (centered * centered).sum(dims, keepdim=keepdim)
     return total / (divisor if divisor > 0 else 0), mean if keepdim else mean.squeeze(dims)
 
 

@@ -140,6 +140,11 @@ def replace_loads(data, name, variables, body):
             return ir.keep_checks(value, node.position, [v.size for v in variables])
         return None
 
+    return rebuilt(data, replace)
+
+
+def rebuilt(data, replace):
+    """A loop nest whose expressions went through `ir.transform` with `replace`."""
     memo = {}
 
     def expr(e):

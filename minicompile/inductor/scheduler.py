@@ -11,7 +11,7 @@ reductions over the inner loops, and what is computed from these.  A group witho
 import dataclasses
 import functools
 
-from . import ir, online, passes
+from . import ir, online, passes, ranges
 from .dependencies import Addresses, SchedulerNode, common_loops, make_node, match_loops, merge_loops, pair_loops
 from .indexing import hint
 from .ir import Extern, MultiOutput, Pointwise, Reduction, View
@@ -380,8 +380,8 @@ def repeated(nodes):
 
 
 def prepare(graph):
-    """The graph of which it is decided what to fuse: without dead code, argmax in two reductions, nothing twice."""
-    return passes.common_buffers(passes.split_arg(passes.dead_code(graph)))
+    """The graph to fuse: without dead code and needless checks, argmax in two reductions, nothing twice."""
+    return passes.common_buffers(passes.split_arg(ranges.unchecked(passes.dead_code(graph))))
 
 
 def schedule(graph, fuse=True):

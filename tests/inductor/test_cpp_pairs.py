@@ -72,3 +72,22 @@ def test_softmax_along_columns(shape, dtype):
         assert torch.equal(got.isnan(), wanted.isnan())
         off, eager = ((t.double() - exact).nan_to_num(0, 0, 0).abs().max() for t in (got, wanted))
         assert off <= 3 * eager + torch.finfo(dtype).eps * (32 if dtype == torch.float64 else 1), (off, eager)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_variances_are_as_exact_as_eagers(dim):
+    """One pass, of distances to the first element: which may lie far from the others, and these far from zero."""
+    x = torch.randn(300, 600, generator=torch.Generator().manual_seed(0))
+    x = x if dim else x.T.contiguous()
+    rows = x if dim else x.T
+    rows[1] += 1e6
+    rows[2, 0], rows[3], rows[4] = 1e8, 3.0, 1e-25 * rows[4]
+    rows[5], rows[6, 0], rows[7, 9], rows[8, 3] = 1e30 * rows[5], math.nan, math.inf, math.nan
+
+    def functions(x):
+        return *torch.var_mean(x, dim), x.std(dim, correction=0), x[:1, :1].var(dim), x[:2, :2].var(dim)
+
+    for got, wanted, exact in zip(compiled(functions, x)(x), functions(x), functions(x.double()), strict=True):
+        finite = wanted.isfinite()
+        assert torch.equal(got[~finite].nan_to_num(7.0), wanted[~finite].nan_to_num(7.0))
+        torch.testing.assert_close(got[finite], exact[finite].float(), rtol=2e-7, atol=1e-44)

@@ -145,7 +145,7 @@ class ColumnReductions:
         Accumulators of a narrow tile stay in registers anyway.
         """
         reductions, row, rest = [n for n in full if n.is_reduction], loop.var, loop.low
-        if reductions and self.tile_size >= COLUMNS and not self.takes_places(full):  # GCC makes no vectors of these
+        if reductions and self.tile_size >= COLUMNS:
             here = {name: f"{text}_here" for name, text in names.items()}
 
             def point():

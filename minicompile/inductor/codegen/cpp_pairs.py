@@ -9,7 +9,7 @@ give the final ones.  online.py finds the pairs.  Mirrors `argmax` and the Welfo
             exp(x - maximum); sums shrink when they meet a larger maximum
 """
 
-from .. import ir, online
+from .. import online
 from ..scheduler import levels
 from .cpp_loops import acc_type, combine, identity, total_type
 
@@ -36,9 +36,6 @@ class PairReductions:
         """The seconds that are sums: for them a block is walked again."""
         return [n for n in nodes if n.name in self.first_of and n.kind == "sum"]
 
-    def takes_places(self, nodes):
-        return any(n.name in self.first_of and n.kind == "min" for n in nodes)
-
     def take(self, node, names):
         """One element into the accumulators; a place goes with its maximum."""
         if node.name in self.first_of and node.kind == "min":
@@ -51,10 +48,10 @@ class PairReductions:
         place = names[second.name]
         number = self.value(second.body.args[1])
         wins = self.fresh("wins", node.name)
-        value = f"({value} ? 1 : 0)" if node.body.dtype == ir.torch.bool else value
+        value = f"({ctype}){value}"
         self.line(f"const bool {wins} = m_{'above' if node.kind == 'max' else 'below'}({value}, {name});")
-        self.line(f"{name} = {wins} ? {value} : {name};")
-        self.line(f"{place} = {wins} ? {number} : {place};")
+        self.line(f"{name} = m_pick({wins}, {value}, {name});")
+        self.line(f"{place} = m_pick({wins}, {number}, {place});")
 
     def join(self, nodes, into, parts, kind):
         """Partial results into others; `kind` is the type that they have."""

@@ -283,6 +283,16 @@ static double m_erfinv(double x) {
 static float m_erfinv(float x) { return (float)m_erfinv((double)x); }
 
 // --- reductions: a NaN wins, the first of several
+template <int size> struct m_unsigned;
+template <> struct m_unsigned<1> { typedef uint8_t type; };
+template <> struct m_unsigned<2> { typedef uint16_t type; };
+template <> struct m_unsigned<4> { typedef uint32_t type; };
+template <> struct m_unsigned<8> { typedef uint64_t type; };
+template <typename T> M_INLINE T m_pick(bool which, T a, T b) {  // of `?:` in a row GCC makes jumps
+  typedef typename m_unsigned<sizeof(T)>::type U;
+  const U mask = (U)0 - (U)which;
+  return m_bitcast<T>((U)((m_bitcast<U>(a) & mask) | (m_bitcast<U>(b) & ~mask)));
+}
 template <typename T> M_INLINE bool m_above(T a, T than) { return !(a <= than) & (than == than); }
 template <typename T> M_INLINE bool m_below(T a, T than) { return !(a >= than) & (than == than); }
 template <typename T> M_INLINE bool m_ties(T a, T extreme) { return (a == extreme) | (a != a); }
@@ -295,11 +305,6 @@ template <typename T> M_INLINE T m_peak(T peak) { return peak == -m_inf<T>() ? T
     initializer(omp_priv = omp_orig)
 
 // --- a tile of a matrix, turned: out[i * width + j] = in[j * step + i] for j < rows, i < columns
-template <int size> struct m_unsigned;
-template <> struct m_unsigned<1> { typedef uint8_t type; };
-template <> struct m_unsigned<2> { typedef uint16_t type; };
-template <> struct m_unsigned<4> { typedef uint32_t type; };
-template <> struct m_unsigned<8> { typedef uint64_t type; };
 #ifdef __clang__
 #define M_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else

@@ -56,7 +56,7 @@ class RowReductions(PairReductions):
 
         def vector_loop(low, high):
             aside = ahead or any(map(sums_up, reductions)) or sum(ir.cost(n.body) for n in full) <= LIGHT
-            lanes = reductions and (aside or self.takes_places(full)) and self.likely(last.var.size) >= 4 * LANES
+            lanes = reductions and (aside or self.pairs) and self.likely(last.var.size) >= 4 * LANES
             for node in reductions:
                 kind = total_type(node) if lanes else acc_type(node)
                 self.line(f"{kind} {names[node.name]} = {identity(node, kind)};")

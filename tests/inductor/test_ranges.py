@@ -1,0 +1,57 @@
+"""Indices that are in range for sure are not checked at run time; all others are."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from patterns import aten_graph
+
+from minicompile import inductor
+
+
+def compiled(function, *inputs):
+    return inductor.compile(aten_graph(function, *inputs), inputs)
+
+
+def text(call):
+    return call.source.kernels.removeprefix(call.source.prelude)
+
+
+SURE = {
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "bilinear, corners": lambda x: F.interpolate(x, size=(5, 50), mode="bilinear", align_corners=True),
+    "arange": lambda x: x[:, (torch.arange(40) * 3).clamp(0, 2)],
+    "from the end": lambda x: x[:, :, torch.arange(8) + 3],
+    "floats": lambda x: x[:, :, :, (torch.arange(9).float() * 1.1 - 0.5).clamp(min=0).long()],
+}
+UNSURE = {
+    "one too many": lambda x: x[:, :, torch.arange(9) + torch.arange(3).amax()],
+    "below": lambda x: x[:, :, torch.arange(9) - 2],
+    "a NaN": lambda x: x[:, (x[0, 0, 0, :3].log() * 0).clamp(0, 1).long().clamp(max=2)],
+}
+
+
+@pytest.mark.parametrize("name", SURE)
+def test_what_is_in_range_for_sure_is_not_checked(name):
+    x = torch.randn(2, 3, 11, 12)
+    call = compiled(SURE[name], x)
+    assert "m_index" not in text(call)
+    torch.testing.assert_close(call(x)[0], SURE[name](x))
+
+
+@pytest.mark.parametrize("name", UNSURE)
+def test_what_may_lie_outside_is_checked(name):
+    x = torch.rand(2, 3, 11, 12)
+    call = compiled(UNSURE[name], x)
+    assert "m_index" in text(call)
+    assert torch.equal(call(x)[0], UNSURE[name](x))
+
+
+def test_an_index_of_data_is_checked():
+    def pick(x, i):
+        return x[:, (i + 1).clamp(max=10)]
+
+    x, i = torch.randn(4, 11), torch.tensor([0, 9, 50, -3])
+    call = compiled(pick, x, i)
+    assert torch.equal(call(x, i)[0], pick(x, i))
+    with pytest.raises(IndexError):
+        call(x, torch.tensor([0, 1, 2, -30]))
