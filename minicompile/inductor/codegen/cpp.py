@@ -29,6 +29,7 @@ from .cpp_rows import AHEAD, LIGHT, LINE, RowReductions
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
 PIECE = 16  # points of a piece of a loop, at least: one vector
 TILE = 16  # side of a tile of a transpose: floats in a cache line
+BLOCK = 256  # elements of a row that the tiles take one after the other, before they go on to the next rows
 
 
 class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
@@ -120,10 +121,12 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         if tile is None:
             self.cut(self.parallel(loops, simd=not self.picks()))
             return
+        u, v = tile
         others = [loop for loop in loops if loop.var not in tile]
-        for var in tile:
-            others.append(TileLoop(f"{var}_tile", "0", self.size(var.size), TILE, -(-hint(var.size) // TILE)))
-        self.nest(self.parallel(others), lambda: self.tile(*tile))
+        for name, var, step in ((f"{u}_block", u, BLOCK), (f"{v}_tile", v, TILE)):
+            others.append(TileLoop(name, "0", self.size(var.size), step, -(-hint(var.size) // step)))
+        inside = Loop(f"{u}_tile", f"{u}_block", f"m_min<int64_t>({u}_block + {BLOCK}, {self.size(u.size)})", TILE)
+        self.nest([*self.parallel(others), (None, [inside])], lambda: self.tile(u, v))
 
     def cut(self, levels):
         """The loops; the vector loop in pieces if comparisons change along it: no point of a piece has to ask."""
