@@ -235,3 +235,35 @@ def test_pools_whose_windows_overlap_learn_in_kernels_where_channels_lie_last(pa
 
     x[1, 2, 5, 6] = float("nan")
     testing.check(step, x.requires_grad_(), strides=False, rtol=1e-4, atol=1e-4, fallbacks=0)
+
+
+AVERAGES = [
+    (2, 2, 0),
+    (3, 2, 1),
+    (3, 1, 1),
+    (3, 2, 0, True),
+    (3, 2, 1, True, False),
+    ((2, 3), (1, 2), (1, 0), False, False),
+]
+AVERAGES += [(2, 2, 0, True, True, 3), ((1, 3), 1, (0, 1), False, False)]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("given", AVERAGES, ids=str)
+def test_average_pools_learn_in_kernels(given, last):
+    """The same sums in the same order as eager's, whose windows overlap, are cut off by the edge, or lie outside."""
+    x = torch.randn(2, 5, 11, 14, dtype=torch.float64)
+    x = x.contiguous(memory_format=torch.channels_last) if last else x
+    result = F.avg_pool2d(x, *given)
+    names = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+    given = dict(zip(names, (*given, *(False, True, None)[len(given) - 3 :]), strict=True))
+    for name in names[:3]:
+        given[name] = [given[name]] * 2 if isinstance(given[name], int) else list(given[name])
+
+    def backward(grad, x):
+        return torch.ops.aten.avg_pool2d_backward(grad, x, **given)
+
+    for dtype in (torch.float32, torch.float64):
+        grad, image = torch.randn_like(result).to(dtype), x.to(dtype)
+        call = compiled(backward, grad, image)
+        assert "kernel_0" in call.source.kernels and torch.equal(call(grad, image)[0], backward(grad, image))

@@ -19,6 +19,7 @@ from ..ops import lowest
 from .common import aten, fake, register_lowering
 from .views import all_of
 
+MAX_COVERING = 9  # windows over one element
 MAX_WINDOW = 25  # elements; a longer expression compiles slowly and spills registers
 
 
@@ -97,6 +98,11 @@ def covering(i, k, stride, padding, dilation):
     return [last - j for j in reversed(range(-(-((k - 1) * dilation + 1) // stride)))]
 
 
+def in_vectors(x):
+    """Whether elements of one window after the other lie side by side in the result: on a CPU, channels."""
+    return x.device.type != "cpu" or (fake().dim() == 4 and fake().stride(1) == 1)
+
+
 @register_lowering(aten.max_pool2d_with_indices_backward)
 def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
     """Each input element takes the gradient of the windows that chose it."""
@@ -104,8 +110,7 @@ def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mo
     stride = per_dim(stride, 2) if stride else kernel
     padding, dilation = per_dim(padding, 2), per_dim(dilation, 2)
     windows = math.prod(-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, stride, dilation, strict=True))
-    last = x.device.type != "cpu" or (fake().dim() == 4 and fake().stride(1) == 1)  # channels: vectors of them
-    most = 9 if last else 1  # ATen's CPU kernel scatters: one visit a window, not one an element
+    most = MAX_COVERING if in_vectors(x) else 1  # ATen's CPU kernel scatters: one visit a window, not one an element
     if windows > most or not static(x.size[-2:], grad.size[-2:]):
         return NotImplemented
     dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
@@ -148,10 +153,9 @@ def avg_pool2d(x, kernel_size, stride=(), padding=0, ceil_mode=False, count_incl
     return average(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    size = tuple(map(size_of, fake().shape))
+def divisors(x, kernel, padding, ceil_mode, count_include_pad, divisor_override):
+    """The function from where a window of x begins to what its sum is divided by."""
     dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
-    zero = ir.constant(0, x.dtype)
     varying = divisor_override is None and (ceil_mode or (any(padding) and not count_include_pad))
 
     def divisor(first):
@@ -162,6 +166,15 @@ def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True,
             for i, k, n, p in zip(first, kernel, x.size[-2:], padding, strict=True)
         ]
         return ir.op("cast", ir.op("mul", *spans), dtype=dtype)
+
+    return divisor
+
+
+def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    size = tuple(map(size_of, fake().shape))
+    dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
+    zero = ir.constant(0, x.dtype)
+    divisor = divisors(x, kernel, padding, ceil_mode, count_include_pad, divisor_override)
 
     def inner(position):
         outer, last = position[:-2], position[-2:]
@@ -189,18 +202,30 @@ def adaptive_avg_pool2d(x, output_size):
 
 @register_lowering(aten.avg_pool2d_backward)
 def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    """Windows that do not overlap: each input element lies in one."""
+    """Each input element takes its share of the gradient of every window that it lies in."""
     kernel = per_dim(kernel_size, 2)
-    stride = per_dim(stride, 2) if stride else kernel
-    if kernel != stride or any(per_dim(padding, 2)) or ceil_mode or not static(x.size[-2:], grad.size[-2:]):
+    stride, padding = per_dim(stride, 2) if stride else kernel, per_dim(padding, 2)
+    most = MAX_COVERING if in_vectors(x) or max(stride) == 1 else 4 if max(stride) == 2 else 1  # ATen's scatters
+    windows = math.prod(-(-k // s) for k, s in zip(kernel, stride, strict=True))
+    if windows > most or not static(x.size[-2:], grad.size[-2:]):
         return NotImplemented
     dtype = torch.float32 if x.dtype in ir.HALF else x.dtype
-    divisor = ir.constant(divisor_override or math.prod(kernel), dtype)
+    divisor = divisors(x, kernel, padding, ceil_mode, count_include_pad, divisor_override)
 
     def inner(position):
-        at = (*position[:-2], *(i // k for i, k in zip(position[-2:], kernel, strict=True)))
-        value = ir.op("truediv", ir.op("cast", load_or(grad, at, ir.constant(0, x.dtype)), dtype=dtype), divisor)
-        return ir.op("cast", value, dtype=x.dtype)
+        *outer, row, column = position
+        total = None
+        sides = [covering(i, k, s, p, 1) for i, k, s, p in zip((row, column), kernel, stride, padding, strict=True)]
+        for at in itertools.product(*sides):
+            first = [i * s - p for i, s, p in zip(at, stride, padding, strict=True)]
+            conditions = inside(at, grad.size[-2:])
+            for i, start, k in zip((row, column), first, kernel, strict=True):
+                conditions += inside([i - start], [k])
+            share = ir.op("truediv", ir.op("cast", grad.load((*outer, *at)), dtype=dtype), divisor(first))
+            condition = all_of(conditions)
+            part = share if condition is None else ir.Masked(condition, share, ir.constant(0, dtype))
+            total = part if total is None else ir.op("add", total, part)
+        return ir.op("cast", total, dtype=x.dtype)
 
     return TensorValue(x.device, x.dtype, x.size, inner)
 
