@@ -68,6 +68,15 @@ def has_signature(function):
 signature_of = functools.lru_cache(256)(inspect.signature)
 
 
+def takes(handler, tx, *args, **kwargs):
+    """Whether the handler, a method of a tracker, has parameters for these."""
+    try:
+        signature_of(handler.__func__).bind(handler.__self__, tx, *args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 def check_signature(tx, original, taker, args, kwargs):
     """The program hears what CPython says of a wrong number of arguments, or a wrong keyword, to `original`."""
     try:

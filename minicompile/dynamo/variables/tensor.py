@@ -23,6 +23,7 @@ from ..polyfills import tensors
 from ..source import AttrSource, CallSource, ConstantSource
 from . import tensor_state
 from .base import VariableTracker, unsupported
+from .constant import takes
 from .descriptors import descriptor_get, type_lookup
 from .functions import BuiltinMethodVariable
 from .overrides import dispatch, is_overridden
@@ -171,7 +172,7 @@ class TensorVariable(VariableTracker):
             answer = dispatch(tx, getattr(torch.Tensor, name), [self, *args], kwargs)
             if answer is not None:
                 return answer
-        if name in tensor_state.MEMORY_METHODS:
+        if name in tensor_state.MEMORY_METHODS and not args and not kwargs:
             return tensor_state.answer_of_memory(tx, self, name)
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
@@ -183,9 +184,9 @@ class TensorVariable(VariableTracker):
 
             return read(tx, self, name, args)
         handler = getattr(self, f"method_{name}", None)
-        if handler is not None:
+        if handler is not None and takes(handler, tx, *args, **kwargs):
             return handler(tx, *args, **kwargs)
-        if name in OPERATOR_METHODS:
+        if name in OPERATOR_METHODS and not kwargs:
             return tx.call(OPERATOR_METHODS[name], self, *args)
         if not hasattr(torch.Tensor, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
