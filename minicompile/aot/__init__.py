@@ -59,7 +59,7 @@ def compiled(graph, forward_compiler, backward_compiler, inference_compiler):
     """The compiled graph, as a callable on a list of inputs; for training, as autograd's."""
     # which results the user gets (the others are consumed at once, or kept for the backward), and whether some are kept
     trains = graph.backward is not None
-    graph.forward.meta["results"] = (range(len(graph.mutations), graph.result_count), trains)
+    graph.forward.meta["results"] = ([*graph.moved, *range(len(graph.mutations), graph.result_count)], trains)
     if trains:
         graph.backward.meta["results"] = (range(0), True)
     ambient = torch._C._is_any_autocast_enabled()

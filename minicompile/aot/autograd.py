@@ -212,7 +212,9 @@ def function_of(node, graph, backward):
     place = {tangent: node.results.index(positions[tangent]) for tangent in node.tangents}
     place_of_input = {index: k for k, index in enumerate(node.inputs)}
     sources = [
-        (kind == "input", index + graph.result_count if kind == "extra" else index)
+        (True, graph.moved[index].index)  # the input has that memory now, and counts its writes
+        if kind == "result" and index in graph.moved
+        else (kind == "input", index + graph.result_count if kind == "extra" else index)
         for kind, index in (s.source for s in graph.saved)
     ]
     store, count = SavedTensors(graph, node), sum(s.is_tensor for s in graph.saved)

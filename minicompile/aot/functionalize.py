@@ -28,7 +28,7 @@ from .overlap import extent
 from .provenance import Selecting
 from .recurrent import RECURRENT
 from .refusals import check_arguments
-from .sharing import Aliases
+from .sharing import Aliases, Memories
 
 AUTOGRAD_MUTATION = (
     "input autograd mutation",
@@ -189,10 +189,10 @@ def written_by(func, args):
 class GraphRunner(fx.Interpreter):
     """Interpret the captured graph, with the constants replaced, and remember the first tensor of every storage."""
 
-    def __init__(self, gm, constants, provenance, inference, aliases):
+    def __init__(self, gm, constants, provenance, inference, aliases, memories):
         super().__init__(gm, garbage_collect_values=False)
         self.constants, self.bases, self.provenance, self.inference = constants, {}, provenance, inference
-        self.aliases = aliases
+        self.aliases, self.memories = aliases, memories
 
     def get_attr(self, target, args, kwargs):
         value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -216,6 +216,8 @@ class GraphRunner(fx.Interpreter):
             contexts = kwargs.get("context_fn")
             with Selecting(self.provenance, contexts) if contexts else contextlib.nullcontext():
                 return args[0](*args[1:])
+        if target is setattr:
+            return self.memories.replace(*args, self.env)
         if target is torch._C._set_grad_enabled and self.inference:
             return None  # even under enable_grad() autograd records nothing
         return super().call_function(RECURRENT.get(target, target), args, kwargs)
@@ -249,7 +251,7 @@ class NestedRunner(torch.nn.Module):
 
     def __init__(self, outer, gm):
         super().__init__()
-        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases)
+        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases, outer.memories)
         self.runner.bases = outer.bases
         self.runner.run_and_note = lambda node, run: run()
 
@@ -285,7 +287,8 @@ def overlap_in_part(a, b):
 # --- what the graph did -----------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class InputMutation:
-    """Input `index` gets a new value.  `how`: "copy_" (autograd sees it), "no_grad" (not), "data" (nor the version).
+    """Input `index` gets a new value.  `how`: "copy_" (autograd sees it), "no_grad" (not), "data" (nor the version);
+    or "memory": the input gets that of the value, as by `input.data = value`.
 
     writes: by how much the program raises the version of the tensor.
     """
@@ -303,6 +306,7 @@ class Program:
     outputs: list
     results: list  # functional tensors or symbolic numbers that the compiled graph computes, besides new input values
     versions: list  # of each result: how often the program wrote to it in place
+    replaced: dict  # input -> what stands for it in the end, if that has other memory
 
 
 def _mutation(index, primal, owner, history, written):
@@ -339,7 +343,8 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     owners = [aliases.owners.get(i, p) for i, p in enumerate(primals)]
     history = [(o._version, o.grad_fn, o.requires_grad) if isinstance(o, torch.Tensor) else None for o in owners]
     constants = dict(zip(constant_names, primals[count:], strict=True))
-    runner = GraphRunner(gm, constants, provenance, inference, aliases)
+    memories = Memories(primals, aliases)
+    runner = GraphRunner(gm, constants, provenance, inference, aliases, memories)
     try:
         outputs = runner.run(*primals[:count], enable_io_processing=False)
     except RuntimeError as error:
@@ -350,7 +355,10 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
     tensors = [(i, p) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
     found = [_mutation(i, p, owners[i], history[i], aliases.is_written(i)) for i, p in tensors]
+    memories.check(outputs, [m.index for m in found if m is not None])
+    found += [InputMutation(i, "memory", memories.written(i)) for i in memories.replaced]
     mutations = aliases.mutations([m for m in found if m is not None])
-    planner = OutputPlanner(primals, runner.bases, outputs, aliases)
+    planner = OutputPlanner(memories.current, runner.bases, outputs, aliases)
     versions = [r._version if isinstance(r, torch.Tensor) else 0 for r in planner.results]
-    return Program(mutations, planner.specs, [with_eager_strides(r) for r in planner.results], versions)
+    results = [with_eager_strides(r) for r in planner.results]
+    return Program(mutations, planner.specs, results, versions, memories.replaced)

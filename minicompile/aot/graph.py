@@ -63,6 +63,11 @@ class AOTGraph:
         return [*written, *range(self.input_count - len(self.memories), self.input_count)]
 
     @property
+    def moved(self):
+        """Position among the results -> the mutation by which an input gets the memory of that result."""
+        return {k: m for k, m in enumerate(self.mutations) if m.how == "memory"}
+
+    @property
     def saved_bytes(self):
         return sum(s.bytes for s in self.saved)
 

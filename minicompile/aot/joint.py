@@ -18,10 +18,11 @@ from ..errors import Unsupported
 from . import assertions, attention, channels_last, freeze, functionalize, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
-from .outputs import NEW_LEAF, is_dense, unwrap
+from .outputs import NEW_LEAF, is_dense, unwrap, with_eager_strides
 from .partitioner import partition
 from .passes import optimize
 from .provenance import Provenance, gradient_functions
+from .sharing import OTHER_MEMORY
 
 
 class Recording:
@@ -114,27 +115,34 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
                 gm, primals, constant_names, provenance, recording.inference, mode.aliases
             )
             recording.program = program
-            new_values = [primals[m.index] for m in program.mutations]
+            moved = {i: with_eager_strides(t.detach()) for i, t in program.replaced.items()}
+            new_values = [moved[m.index] if m.how == "memory" else primals[m.index] for m in program.mutations]
             results = [*new_values, *program.results]
             provenance.mark(None)
             values = [unwrap(r) for r in results]
             recording.forward_names = {n.name for n in get_proxy_mode().tracer.graph.nodes}
             mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
             recording.differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
-            grad_inputs = [i for i, leaf in enumerate(leaves) if needs_grad(leaf)]
-            reject_new_leaves([results[i] for i in recording.differentiable], leaves)
-            if not recording.differentiable or not grad_inputs:
+            places = [*enumerate(leaves), *program.replaced.items()]  # an input may be two leaves, one after the other
+            places = [(i, leaf) for i, leaf in places if needs_grad(leaf)]
+            sources = [leaf for _, leaf in places]
+            reject_new_leaves([results[i] for i in recording.differentiable], sources)
+            if not recording.differentiable or not sources:
                 recording.differentiable = []
                 return values
             tangents = [new_tangent(n, results[i]) for n, i in enumerate(recording.differentiable)]
             targets = [results[i] for i in recording.differentiable]
-            recording.frees, reach = partial.shared_by(targets, [leaves[i] for i in grad_inputs])
+            recording.frees, reach = partial.shared_by(targets, sources)
             provenance.follow_backward(targets)
-            grads = differentiate(targets, [leaves[i] for i in grad_inputs], tangents)
+            grads = differentiate(targets, sources, tangents)
             provenance.mark(None)
-            recording.grad_inputs = [i for i, g in zip(grad_inputs, grads, strict=True) if g is not None]
-            recording.grad_dependence = [r for r, g in zip(reach, grads, strict=True) if g is not None]
-            return values + [unwrap(g) for g in grads if g is not None]
+            found = {}  # input -> (gradient, the tangents that lead to it)
+            for (i, _), g, leads in zip(places, grads, reach, strict=True):
+                if g is not None:
+                    found[i] = (g + found[i][0], leads | found[i][1]) if i in found else (g, leads)
+            recording.grad_inputs = sorted(found)
+            recording.grad_dependence = [found[i][1] for i in recording.grad_inputs]
+            return values + [unwrap(found[i][0]) for i in recording.grad_inputs]
 
     return run
 
@@ -214,6 +222,9 @@ def trace(gm, inputs, decompositions=None, sharing=None):
     if graph.grad_inputs:
         graph.joint = forward
         partition(graph)
+        moved = {names[m.index] for m in graph.moved.values()}
+        if any(s.name in moved for s in graph.saved):  # eager reads there what the input has when the backward runs
+            raise Unsupported(*OTHER_MEMORY)
         graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
     elif not grad_enabled and "frozen" in captured.meta and sharing is None:
         freeze.fold(graph, captured.meta["frozen"])

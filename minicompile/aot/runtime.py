@@ -74,6 +74,8 @@ def number_expression(number, offset):
 
 def write_mutation(writer, graph, position, mutation):
     target, new = f"inputs[{mutation.index}]", f"results[{position}]"
+    if mutation.how == "memory":  # done already
+        return
     if mutation.how == "data":
         writer.add(f"{target}.data.copy_({new})")
     elif mutation.how == "copy_":
@@ -120,14 +122,19 @@ def note_results(graph):
 def with_eager_state(graph, function):
     """A compiled graph whose results are, as eager's, no views for autograd, and written as often as eager wrote them.
 
-    This is done before autograd saves any of them: it remembers the version.
+    Some are the memory of inputs from then on.  This is done before autograd saves any of them: it remembers the
+    version.
     """
-    views, versions = graph.result_views, graph.result_versions
-    if not views and not versions:
+    views, versions, moved = graph.result_views, graph.result_versions, graph.moved
+    if not views and not versions and not moved:
         return function
 
     def run(args):
+        inputs = [args[m.index] for m in moved.values()]
         results = list(function(args))
+        for tensor, (i, m) in zip(inputs, moved.items(), strict=True):
+            tensor.data = results[i]
+            torch.autograd.graph.increment_version([tensor] * m.writes)
         for i in views:
             results[i] = results[i].data
         for i, version in versions.items():

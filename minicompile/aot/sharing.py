@@ -2,7 +2,8 @@
 
 Goes in: the groups that `overlap.py` found, and functional tensors.  Comes out: for each such input a functional tensor
 that is a view of its group's memory, so that a write to one is seen by all; and afterwards, which of them were written.
-What autograd knows as different tensors are different tensors here too, on the same memory.
+What autograd knows as different tensors are different tensors here too, on the same memory.  And the other way round:
+inputs that the program moves to other memory.
 Mirrors `torch/_functorch/_aot_autograd/input_output_analysis.py`.  Taught in chapter 08.
 """
 
@@ -12,9 +13,16 @@ import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_leaves
 
+from ..errors import Unsupported
 from .nodes import hinted
 from .outputs import is_dense, storage_key
 from .overlap import place_in_row, refuse, rows_of, span
+
+OTHER_MEMORY = (
+    "other memory for an input",
+    "`input.data = value`, where the value, or what the input was, is seen by others or by the backward",
+    "write the elements in place (`input.copy_(value)`), or assign outside the compiled function",
+)
 
 
 # --- before the run ---------------------------------------------------------------------------------
@@ -167,3 +175,57 @@ class Aliases:
                 uncounted = m.writes - recorded if k == 0 else 0
                 found.append(dataclasses.replace(m, how=how, writes=uncounted + (how == "copy_")))
         return sorted(found, key=lambda m: m.index)
+
+
+# --- inputs that get other memory -------------------------------------------------------------------
+class Memories:
+    """Inputs that get other memory, by `input.data = value`.
+
+    From then on another tensor stands for the input, a leaf if that is one, on the memory of the value.
+    current: what stands for each input.
+    """
+
+    def __init__(self, primals, aliases):
+        self.current, self.aliases, self.replaced, self.writes = list(primals), aliases, {}, {}
+        self.taken = {storage_key(p) for p in primals if isinstance(p, torch.Tensor)}
+        self.left = set()  # memory that belonged to one
+
+    def replace(self, tensor, name, value, environment):
+        index = next((i for i, p in enumerate(self.current) if p is tensor), None)
+        fits = not tensor.requires_grad or has_no_history(tensor) and like(tensor, value)
+        if index is None or not fits or self.aliases.storages or storage_key(value) in self.taken:
+            raise Unsupported(*OTHER_MEMORY)
+        if sum(p is tensor for p in environment.values()) == 0:  # inside a nested graph
+            raise Unsupported(*OTHER_MEMORY)
+        self.writes[index] = self.written(index)
+        self.left.add(storage_key(tensor))
+        self.taken.add(storage_key(value))
+        stand_in = value.data.requires_grad_(tensor.requires_grad)
+        self.current[index] = self.replaced[index] = stand_in
+        environment.update({node: stand_in for node, each in environment.items() if each is tensor})
+
+    def written(self, index):
+        return self.writes.get(index, 0) + (self.replaced[index]._version if index in self.replaced else 0)
+
+    def check(self, outputs, written):
+        """No output may be on memory that was replaced, or on its replacement but the input and its views.
+
+        written: inputs, by number, whose first memory the program writes.
+        """
+        if any(index in self.replaced for index in written):
+            raise Unsupported(*OTHER_MEMORY)
+        inputs = [*self.replaced.values()]
+        memory = {storage_key(t) for t in inputs}
+        for t in (t for t in outputs if isinstance(t, FunctionalTensor)):
+            own = any(t is each or t._base is each for each in inputs)
+            if storage_key(t) in self.left or storage_key(t) in memory and not own:
+                raise Unsupported(*OTHER_MEMORY)
+
+
+def has_no_history(tensor):
+    """A leaf, in whose place a functional tensor has a gradient function that only says that there is none."""
+    return type(tensor.grad_fn).__name__ in ("NoneType", "Error")
+
+
+def like(a, b):
+    return (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)

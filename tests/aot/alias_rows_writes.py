@@ -245,6 +245,41 @@ MODULES = [
 
 
 # --- shape, storage and autograd state of inputs ----------------------------------------------------
+def set_memory(x, value):
+    x.data = value
+
+
+def move_and_use(x, y):
+    x.data = x.detach() * 0.5
+    return x, (x * y).sum(), x[1:]
+
+
+def write_move_write(x, y):
+    x.add_(1)
+    x.data = x * y.detach()
+    x.mul_(2)
+    return x.sum()
+
+
+def views_and_move(x, y):
+    old = x[1:]
+    x.data = y.detach() * 2
+    old.add_(1)
+    return x.view(2, 2), x * y
+
+
+def exchange_memories(x, y):
+    x.data, y.data = y.data, x.data
+    return x * 2, y
+
+
+def average_by_data(m, x):
+    """As self-supervised training keeps the second encoder."""
+    with torch.no_grad():
+        m.state.data = m.state.data * 0.9 + m.weight.data * 0.1
+    return (m.state * x).sum()
+
+
 METADATA = [
     ("t_", then(lambda x: x.t_(), lambda x: x * 2), plain((4, 3))),
     ("t_ of non-leaf", then(lambda x: x.t_(), lambda x: x * 2), non_leaves((4, 3))),
@@ -262,6 +297,28 @@ METADATA = [
         leaves((4,), (4,)),
     ),
     ("data replaced by other shape", then(lambda x, y: setattr(x, "data", y), lambda x, y: x * 2), plain((4,), (3, 2))),
+    ("other memory", move_and_use, buffer_and_leaf((4,), (4,))),
+    ("other memory for a leaf", move_and_use, leaves((4,), (4,))),
+    (
+        "other memory for a leaf that was used",
+        lambda x, y: (x.exp() * y).sum() + move_and_use(x, y)[1],
+        leaves((4,), (4,)),
+    ),
+    ("other memory, and written before and after", write_move_write, buffer_and_leaf((4,), (4,))),
+    ("other memory, and views of the old and the new", views_and_move, buffer_and_leaf((4,), (4,))),
+    (
+        "other memory in columns",
+        lambda x, y: (set_memory(x, (y.detach() * 2).t()), x, x[0]),
+        buffer_and_leaf((3, 2), (2, 3)),
+    ),
+    ("other memory twice", lambda x, y: (move_and_use(x, y), move_and_use(x, y))[1], buffer_and_leaf((4,), (4,))),
+    (
+        "other memory, whose value is returned",
+        lambda x, y: (lambda v: (set_memory(x, v), v, x))(y.detach() * 2),
+        buffer_and_leaf((4,), (4,)),
+    ),
+    ("two memories exchanged", exchange_memories, plain((4,), (4,))),
+    ("moving average by data", average_by_data, module_and_leaf((3, 4))),
     ("set_", then(lambda x, y: x.set_(y), lambda x, y: (x * 2, x)), plain((4,), (4,))),
     ("requires_grad_", then(lambda x: x.requires_grad_(), lambda x: x * 2), plain((4,))),
     ("requires_grad_(False)", then(lambda x: x.requires_grad_(False), lambda x: x * 2), leaves((4,))),

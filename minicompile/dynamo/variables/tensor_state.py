@@ -12,10 +12,8 @@ import contextlib
 import operator
 
 import torch
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..break_kinds import break_error
 from ..source import AttrSource, CallSource
 from .base import unsupported
 from .constant import ConstantVariable
@@ -67,20 +65,13 @@ def as_inference_tensor(tensor):
         return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def set_data(tensor, value):
-    """As the graph calls it.  A functional graph cannot hold it, so such a graph is run by eager."""
-    if isinstance(tensor, FunctionalTensor):
-        raise break_error("tensor attribute write", "the graph exchanges the memory of a tensor that it was given")
-    tensor.data = value
-
-
 def write_data(tx, tensor, value):
     """`tensor.data = value`: the tensor stays, its memory is another's from now on."""
     from .tensor import graph_call
 
     if tensor.source is None or not issubclass(value.python_type(), torch.Tensor):
         unsupported("tensor attribute write", "`tensor.data = ...` of a tensor made in the graph")
-    graph_call(tx, set_data, [tensor, value], {})
+    graph_call(tx, setattr, [tensor, tx.build("data"), value], {})
     tx.output.with_other_memory.add(tensor.source)
 
 
