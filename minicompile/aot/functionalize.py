@@ -251,7 +251,7 @@ class NestedRunner(torch.nn.Module):
 
     def __init__(self, outer, gm):
         super().__init__()
-        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases, outer.memories)
+        self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases, Memories([], outer.aliases))
         self.runner.bases = outer.bases
         self.runner.run_and_note = lambda node, run: run()
 
@@ -343,7 +343,7 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     owners = [aliases.owners.get(i, p) for i, p in enumerate(primals)]
     history = [(o._version, o.grad_fn, o.requires_grad) if isinstance(o, torch.Tensor) else None for o in owners]
     constants = dict(zip(constant_names, primals[count:], strict=True))
-    memories = Memories(primals, aliases)
+    memories = Memories(primals, aliases, count)
     runner = GraphRunner(gm, constants, provenance, inference, aliases, memories)
     try:
         outputs = runner.run(*primals[:count], enable_io_processing=False)

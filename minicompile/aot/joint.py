@@ -220,15 +220,20 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         passes=passes,
     )
     if graph.grad_inputs:
-        graph.joint = forward
-        partition(graph)
-        moved = {names[m.index] for m in graph.moved.values()}
-        if any(s.name in moved for s in graph.saved):  # eager reads there what the input has when the backward runs
-            raise Unsupported(*OTHER_MEMORY)
-        graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
+        split(graph)
     elif not grad_enabled and "frozen" in captured.meta and sharing is None:
         freeze.fold(graph, captured.meta["frozen"])
     return graph
+
+
+def split(graph):
+    """The joint graph into forward and backward."""
+    graph.joint = graph.forward
+    partition(graph)
+    old = {graph.input_names[m.index] for m in graph.moved.values()}
+    if any(s.name in old for s in graph.saved):  # eager reads there what the input has when the backward runs
+        raise Unsupported(*OTHER_MEMORY)
+    graph.node_counts.update(forward=len(graph.forward.graph.nodes), backward=len(graph.backward.graph.nodes))
 
 
 def tidy(traced, inputs, recording):

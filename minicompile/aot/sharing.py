@@ -185,17 +185,16 @@ class Memories:
     current: what stands for each input.
     """
 
-    def __init__(self, primals, aliases):
+    def __init__(self, primals, aliases, count=0):
         self.current, self.aliases, self.replaced, self.writes = list(primals), aliases, {}, {}
+        self.count = count  # of inputs; constants follow them
         self.taken = {storage_key(p) for p in primals if isinstance(p, torch.Tensor)}
         self.left = set()  # memory that belonged to one
 
     def replace(self, tensor, name, value, environment):
-        index = next((i for i, p in enumerate(self.current) if p is tensor), None)
+        index = next((i for i, p in enumerate(self.current[: self.count]) if p is tensor), None)
         fits = not tensor.requires_grad or has_no_history(tensor) and like(tensor, value)
         if index is None or not fits or self.aliases.storages or storage_key(value) in self.taken:
-            raise Unsupported(*OTHER_MEMORY)
-        if sum(p is tensor for p in environment.values()) == 0:  # inside a nested graph
             raise Unsupported(*OTHER_MEMORY)
         self.writes[index] = self.written(index)
         self.left.add(storage_key(tensor))

@@ -89,5 +89,17 @@ def test_shared_memory_is_compiled(name, backend):
     assert bool(record.counters["alias_graphs"]) == (not record.counters["graph_breaks"]) == (name not in BREAKS)
 
 
+MOVED = ("", " for a leaf", " in columns", " twice")
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", [*(f"other memory{each}" for each in MOVED), "moving average by data"])
+def test_other_memory_is_compiled(name, backend):
+    function, make = ROWS[f"metadata: {name}"]
+    compiled = minicompile.compile(function, backend=backend)
+    assert not compare(function, compiled, make, "grad") and not compare(function, compiled, make, "grad")
+    assert not record.counters["aot_rejected"] and not record.counters["graph_breaks"]
+
+
 def test_the_table_is_large():
     assert len(ROWS) >= 80
