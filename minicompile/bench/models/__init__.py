@@ -5,11 +5,11 @@ Goes in: a name.  Comes out: `ZOO[name]`, an `Entry` that builds the model and a
 Mirrors `benchmarks/dynamo/` in the PyTorch repository.  Taught in chapter 16.
 """
 
-from . import gpt, huggingface, sequence, vision
+from . import gpt, huggingface, sequence, small, vision
 from .further import FURTHER
 from .registry import SIZES, Batch, Entry
 
-ZOO = {entry.name: entry for family in (gpt, vision, sequence, huggingface) for entry in family.ENTRIES}
+ZOO = {entry.name: entry for family in (gpt, vision, sequence, small, huggingface) for entry in family.ENTRIES}
 MODELS = {**ZOO, **FURTHER}
 
 __all__ = ["MODELS", "SIZES", "ZOO", "Batch", "Entry"]
