@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import functools
 import sys
+import types
 
 import pytest
 import torch
@@ -612,3 +613,26 @@ def test_pop_of_an_instance_dict_raises_where_the_key_is_missing():
         box = Box()
         box.value = 1
         assert call(torch.ones(1), box)[1] == [1, 3, None, ("value",)] and not vars(box)
+
+
+def test_views_and_iterators_of_an_instance_dict_see_its_changes():
+    def run(x):
+        box, told = types.SimpleNamespace(first=1, second=x), []
+        keys, values, items = vars(box).keys(), vars(box).values(), vars(box).items()
+        box.third = 3
+        told += [list(keys), len(values), ("third", 3) in items, keys & {"third", "none"}]
+        del box.first
+        told.append(sorted(keys))
+        for name, _ in items:
+            vars(box)["third"] = told.append(name)
+        for change in (lambda: setattr(box, "more", 4), lambda: delattr(box, "more")):
+            try:
+                for name in vars(box):
+                    told.append(name)
+                    change()
+            except RuntimeError as error:
+                told.append(str(error))
+        return x + 1, told, keys, dict(items)
+
+    x = torch.ones(1)
+    assert str(minicompile.compile(run, backend="eager", fullgraph=True)(x)) == str(run(x))

@@ -9,9 +9,9 @@ import types
 
 from ..builder import wraps
 from ..source import CallSource
-from .base import unsupported
+from .base import VariableTracker, unsupported
 from .constant import COMPARISONS, BuiltinObject, ConstantVariable
-from .iterators import KeyedIterator
+from .iterators import IteratorVariable, KeyedIterator, dict_element
 
 COMPARISON_METHODS = {f"__{name}__" for name in COMPARISONS}
 SETS = (set, frozenset, type({}.keys()), type({}.items()))  # a view is equal to nothing else
@@ -70,6 +70,65 @@ class DictView(BuiltinObject):
     @property
     def maker(self):
         return getattr(self.owner.cls, self.kind)
+
+
+class InstanceDictView(VariableTracker):
+    """`vars(obj).keys()` and its like: each question is answered by the contents as they are then."""
+
+    has_identity = True
+    holds = ("owner",)
+
+    def __init__(self, owner, kind):
+        super().__init__()
+        self.owner, self.kind, self.maker = owner, kind, getattr(dict, kind)
+
+    def python_type(self):
+        return type(self.maker({}))
+
+    def now(self, tx):
+        """The view of a dict with the same contents."""
+        return DictView(self.owner.snapshot(tx), self.kind)
+
+    def truth(self, tx):
+        return self.now(tx).truth(tx)
+
+    def iterate(self, tx):
+        return InstanceDictIterator(tx, self)
+
+    def var_getattr(self, tx, name):
+        return self.now(tx).var_getattr(tx, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        return self.iterate(tx) if name == "__iter__" else self.now(tx).call_method(tx, name, args, kwargs)
+
+
+class InstanceDictIterator(IteratorVariable):
+    """Hears when the attributes change: `names` are those at its start; `inner` is what it is across a break."""
+
+    def __init__(self, tx, view):
+        super().__init__()
+        self.view, self.names, self.inner = view, view.owner.names(tx), view.now(tx).iterate(tx)
+
+    def python_type(self):
+        return self.inner.python_type()
+
+    def advance(self, tx):
+        position, names = self.inner.position, self.view.owner.names(tx)
+        if position is not KeyedIterator.EXHAUSTED and len(names) != len(self.names):
+            tx.raise_observed(RuntimeError, "dictionary changed size during iteration")
+        if position is not KeyedIterator.EXHAUSTED and names != self.names:
+            unsupported("instance __dict__", f"other attributes of {self.view.owner.owner} while it is iterated over")
+        if self.inner.advance(tx) is None:
+            return None
+        name = names[position]
+        value = self.view.owner.owner.stored_attribute(tx, name)
+        return dict_element(tx, (tx.build(name), value), self.view.kind)
+
+    def children(self):
+        return (self.inner,)
+
+    def reconstruct(self, codegen):
+        codegen(self.inner)
 
 
 class MappingProxyVariable(BuiltinObject):

@@ -129,8 +129,22 @@ class InstanceDictVariable(VariableTracker):
     def method___len__(self, tx):
         return tx.build(len(self.names(tx)))
 
+    def view(self, kind):
+        from .dict_views import InstanceDictView
+
+        return InstanceDictView(self, kind)
+
+    def method_keys(self, tx):
+        return self.view("keys")
+
+    def method_values(self, tx):
+        return self.view("values")
+
+    def method_items(self, tx):
+        return self.view("items")
+
     def iterate(self, tx):
-        return self.snapshot(tx).iterate(tx)
+        return self.view("keys").iterate(tx)
 
     def unpack(self, tx):
         return [tx.build(name) for name in self.names(tx)]
