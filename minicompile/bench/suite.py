@@ -52,23 +52,24 @@ def run(name, mode, settings):
     and not less right.  So a model that differs from eager is tried with other weights and data: chance does not strike
     each time, a fault does.  The note tells.
     """
-    entry = MODELS[name]
-    for seed in range(SEEDS):
-        note = f"differs with seed {seed - 1}" if seed else ""
-        row = {"model": name, "mode": mode, "correct": None, "note": note}
-        minicompile.reset()
-        torch.compiler.reset()
-        try:
-            with tempfile.TemporaryDirectory(prefix="minicompile-bench-") as folder:
-                if settings.timed:
-                    row.update(first_calls.cold(name, mode, settings, folder))
+    entry, cold = MODELS[name], {}
+    with tempfile.TemporaryDirectory(prefix="minicompile-bench-") as folder:
+        for seed in range(SEEDS):
+            note = f"differs with seed {seed - 1}" if seed else ""
+            row = {"model": name, "mode": mode, "correct": None, "note": note, **cold}
+            minicompile.reset()
+            torch.compiler.reset()
+            try:
+                if settings.timed and not cold:
+                    cold = first_calls.cold(name, mode, settings, folder)
+                    row.update(cold)
                 with first_calls.caches(folder):
                     _fill(row, entry, mode, settings, seed)
-            return row
-        except Exception as error:  # a benchmark goes on with the next model; the table and the exit status tell
-            row.update(failure(error))
-            if row["correct"] == "error":
                 break
+            except Exception as error:  # a benchmark goes on with the next model; the table and the exit status tell
+                row.update(failure(error))
+                if row["correct"] == "error":
+                    break
     return row
 
 
