@@ -81,8 +81,8 @@ class ExprWriter:
         scope = self.scopes.pop()
         return [*scope.lines, *scope.stores]
 
-    def line(self, text):
-        self.scopes[-1].lines.append(text)
+    def line(self, *texts):
+        self.scopes[-1].lines.extend(texts)
 
     # --- values ---
 
@@ -113,6 +113,11 @@ class ExprWriter:
         else:
             text = self.operation(expr, [self.value(a, mask) for a in expr.args], mask_key)
         return self.define(key, expr.dtype, text, self.depth(expr, mask_key))
+
+    def forward(self, name, text, where=None):
+        """From here on, a load of this buffer is this value.  where: see Forward; by default the innermost scope."""
+        self.forwards[name] = Forward(text, len(self.scopes) - 1 if where is None else where)
+        self._facts.clear()
 
     def facts(self, expr):
         """(loop variables, buffers of this kernel, whether it must be masked) of an expression, remembered."""

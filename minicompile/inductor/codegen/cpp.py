@@ -19,7 +19,7 @@ from ..dependencies import Addresses, merge_loops
 from ..indexing import Indirect, Var, hint, index
 from ..scheduler import SCRATCH, levels
 from . import wrapper
-from .common import Forward, Kernel, needs_error, summary_of
+from .common import Kernel, needs_error, summary_of
 from .cpp_columns import ColumnReductions
 from .cpp_expr import COMPUTE, indent, stored_type
 from .cpp_loops import Loop, LoopWriter, TileLoop
@@ -108,8 +108,7 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
     def emit(self, node, late=False):
         """Compute a node here, hand its value on, store it if somebody outside needs it."""
         text = self.value(node.body)
-        self.forwards[node.name] = Forward(text, len(self.scopes) - 1)
-        self._facts.clear()
+        self.forward(node.name, text)
         if node.name in self.stored:
             self.store(node.name, node.store, text, late)
 
@@ -146,8 +145,7 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         bounds = ["0", *(self.edge(e, loop.high) for e in edges), loop.high]
 
         def body():
-            for line in self.fetch_rows(loop.var) if outside else ():
-                self.line(line)
+            self.line(*(self.fetch_rows(loop.var) if outside else ()))
             for low, high, nodes in zip(bounds[:-1], bounds[1:], parts, strict=True):
                 loops = [*inside[:-1], Loop(loop.var, low, high)]
                 self.unmasked(
@@ -170,8 +168,7 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
 
         whole, part = branch(decided(nodes, dict.fromkeys(masks, True))), branch(nodes)
         condition = " && ".join(self.value(mask) for mask in masks)
-        for line in (f"if ({condition}) {{", *whole, "} else {", *part, "}"):
-            self.line(line)
+        self.line(f"if ({condition}) {{", *whole, "} else {", *part, "}")
 
     def fetch_rows(self, var):
         """Loops that fetch rows from which most lines will be picked, in an order that processors do not foresee."""
@@ -221,8 +218,7 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         if not all(isinstance(w.size, int) and w.size % TILE == 0 for w in (u, v)):
             whole = [f"if ({rest[0]} == {TILE} && {rest[1]} == {TILE}) {{", *indent(whole)]
             part = ["} else {", *indent(loops(rest)), "}"]
-        for line in whole + part:
-            self.line(line)
+        self.line(*whole, *part)
 
     def turn(self, u, v, columns, rows):
         """Turn the tile of each buffer that is contiguous along the other loop, so that all loads are along v."""

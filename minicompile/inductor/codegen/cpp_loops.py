@@ -94,9 +94,7 @@ class LoopWriter(CppWriter):
             self.line(pragma)
         for depth, loop in enumerate(loops):
             self.line("  " * depth + str(loop) + (" {" if depth == len(loops) - 1 else ""))
-        for text in indent(lines, len(loops)):
-            self.line(text)
-        self.line("  " * (len(loops) - 1) + "}")
+        self.line(*indent(lines, len(loops)), "  " * (len(loops) - 1) + "}")
 
     def offset(self, var, text):
         """A loop variable that is counted from where a piece of its loop begins: GCC knows the piece's length then."""

@@ -15,7 +15,7 @@ from ... import config
 from .. import ir
 from ..indexing import Indirect, divides, from_data, hint
 from ..ops import OPS
-from .common import ExprWriter, Forward
+from .common import ExprWriter
 
 TYPES = {  # dtype -> (Triton's name for a kernel argument, its dtype in a kernel)
     torch.bool: ("i1", "tl.int1"),
@@ -314,10 +314,9 @@ class TritonWriter(ExprWriter):
     # --- nodes ---
 
     def forward(self, name, text, axes):
-        """From here on, a load of this buffer is this value."""
-        self.forwards[name] = Forward(text, len(self.scopes) - 1)
+        """axes: those of the block that the value is."""
+        super().forward(name, text)
         self.local_axes[name] = axes
-        self._facts.clear()
 
     def forget(self, names):
         for name in names:

@@ -62,9 +62,8 @@ class LoopedReductions:
                 joined = f"tl.where(rmask, {joined}, {totals[node.name]})" if r.masked else joined
                 writer.line(f"{totals[node.name]} = {joined}")
         lines = writer.pop()
-        writer.line(f"for r_start in range(0, {count or writer.size(r.numel)}, {r.constant}):")
-        for line in indent(lines):
-            writer.line(line)
+        head = f"for r_start in range(0, {count or writer.size(r.numel)}, {r.constant}):"
+        writer.line(head, *indent(lines))
         writer.forget([n.name for n in full if not n.is_reduction])
         for node in reductions:
             peak = self.peak_of.get(node.name)

@@ -212,9 +212,7 @@ class ProductKernel(LoopKernel):
         exact = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
         writer.line(f'acc = rt.dot(a, b, acc, "{exact}")')
         lines = writer.pop()
-        writer.line(f"for r_start in range(0, {self.k}, RBLOCK):")
-        for line in indent(lines):
-            writer.line(line)
+        writer.line(f"for r_start in range(0, {self.k}, RBLOCK):", *indent(lines))
         writer.axes = result
 
     def operand(self, writer, name, view, position, axis):

@@ -80,9 +80,7 @@ class ScatterKernel(LoopKernel):
         self.point(writer, buffer, data, atomic)
         for depth, var in reversed(list(enumerate(order))):
             lines = writer.pop()
-            writer.line(f"for p{depth} in range({writer.size(var.size)}):")
-            for line in indent(lines):
-                writer.line(line)
+            writer.line(f"for p{depth} in range({writer.size(var.size)}):", *indent(lines))
         grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
         return function("@NAME@", writer, writer.pop(), grid, num_warps, {"XBLOCK": block}), writer
 
@@ -149,10 +147,8 @@ class ScanKernel(LoopKernel):
         if not whole:
             writer.scopes[-1].stores.append(f"carry = {combine(reduction, 'carry', f'rt.reduce_{kind}(row)')}")
         lines = writer.pop()
-        if not whole:
-            writer.line(f"for r_start in range(0, {writer.size(r.numel)}, RBLOCK):")
-        for line in lines if whole else indent(lines):
-            writer.line(line)
+        head = f"for r_start in range(0, {writer.size(r.numel)}, RBLOCK):"
+        writer.line(*(lines if whole else (head, *indent(lines))))
 
 
 class _Kind:
