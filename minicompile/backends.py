@@ -5,59 +5,8 @@ Goes in: a name, or any such callable.  Comes out: the callable.  "eager" runs t
 `torch/_dynamo/backends/registry.py`. Taught in chapters 00 and 08.
 """
 
-import re
-
-import torch
-
 from . import aot, config, errors, inductor
-
-
-def eager(gm, example_inputs):
-    """The captured graph, run by the FX-generated Python."""
-    written = [k for k, fake in enumerate(example_inputs) if is_written(fake)]
-    draws = may_draw(gm)
-    return undone_where_it_raises(gm.forward, written, draws) if written or draws else gm.forward
-
-
-def is_written(fake):
-    return isinstance(fake, torch.Tensor) and not fake.is_inference() and fake._version > 0
-
-
-# Functions that may draw, some only in training.  By name: at this level a node is a Python function, without tags.
-DRAWS = re.compile(
-    "rand|dropout|bernoulli|normal|uniform|multinomial|poisson|exponential|geometric|cauchy|gumbel"
-    "|rrelu|fractional|attention|lstm|gru|rnn"
-)
-
-
-def may_draw(gm):
-    return any(DRAWS.search(str(node.target)) for node in gm.graph.nodes)
-
-
-def undone_where_it_raises(run, written, draws):
-    """`run`, which writes to the inputs with these numbers as it goes: an operator that raises for its data leaves
-    them, and the random numbers, as they were, so that the frame can start again in eager."""
-
-    def run_or_undo(*inputs):
-        tensors = [inputs[k] for k in written]
-        before = [(tensor.detach().clone(), tensor._version, tensor.grad_fn) for tensor in tensors]
-        random_state = torch.get_rng_state() if draws else None
-        try:
-            return run(*inputs)
-        except Exception:
-            if draws:
-                torch.set_rng_state(random_state)
-            for tensor, (_, _, grad_fn) in zip(tensors, before):
-                if grad_fn is None and tensor.grad_fn is not None and not tensor._is_view():
-                    tensor.detach_()
-            changed = [tensor._version != version for tensor, (_, version, _) in zip(tensors, before)]  # views share it
-            for tensor, is_changed, (contents, version, grad_fn) in zip(tensors, changed, before):
-                if is_changed and tensor.grad_fn is grad_fn:
-                    tensor.detach().copy_(contents)
-                    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-            raise
-
-    return run_or_undo
+from .aot.undoing import eager
 
 
 def aot_eager(gm, example_inputs):
@@ -84,6 +33,9 @@ def minicompile_backend(gm, example_inputs, **options):
     """What `torch.compile(f, backend="minicompile")` calls: PyTorch's capture, our aot and inductor."""
     return inductor_backend(gm, example_inputs)
 
+
+for _backend in (eager, aot_eager, inductor_backend, minicompile_backend):
+    _backend.undoes = True  # where their graphs raise, everything is as it was before
 
 BACKENDS = {"eager": eager, "aot_eager": aot_eager, "inductor": inductor_backend}
 MODES = {  # mode -> options of config

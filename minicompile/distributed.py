@@ -18,9 +18,9 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.nn.parallel import DistributedDataParallel
 
-from . import backends
 from .aot.functionalize import fake_mode_of
 from .aot.partitioner import extract
+from .aot.undoing import may_draw, undone_where_it_raises
 from .dynamo.guard_checks import ambient_state
 from .dynamo.variables.torch_functions import ATTENTION_READERS
 
@@ -30,6 +30,10 @@ class BucketBackend:
     """`backend`, for graphs of a model under DDP in pieces."""
 
     backend: object
+
+    @property
+    def undoes(self):
+        return getattr(self.backend, "undoes", False)
 
     def __call__(self, gm, example_inputs):
         ddp = DistributedDataParallel._get_active_ddp_module()
@@ -51,8 +55,9 @@ class BucketBackend:
             position.update((node, i) for i, node in enumerate(piece.results, len(values)))
             values += Survey(piece.graph_module, mode).run_all(arguments)
         returned = [position[n] for n in gm.graph.output_node().args[0]]
-        written = [i for i, version in enumerate(versions) if version_of(values[i]) != version]
-        return backends.undone_where_it_raises(Chain(steps, returned), written, backends.may_draw(gm))
+        counted = [i for i, version in enumerate(versions) if version_of(values[i]) != version]
+        written = sorted({*counted, *gm.meta.get("written", ())})
+        return undone_where_it_raises(Chain(steps, returned), written, may_draw(gm))
 
 
 def version_of(value):

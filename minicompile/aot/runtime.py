@@ -9,16 +9,18 @@ Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py`.  Taught in chapter
 import torch
 from torch import fx
 
+from . import undoing
 from .nodes import is_tensor, is_view
 from .outputs import replay_views
 from .overlap import extent
 
 
 def eager(gm):
-    """The captured graph as it is."""
+    """The captured graph as it is, which returns one tensor or several."""
+    run_graph = undoing.eager(gm, [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")])
 
     def run(*inputs):
-        outputs = gm.forward(*inputs)  # not `gm(...)`, which prints a traceback of its own when the program raises
+        outputs = run_graph(*inputs)
         return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
     return run

@@ -30,6 +30,7 @@ from .variables.base import LazyVariable, unsupported
 from .variables.overrides import is_overriding, plain_tensor, without_overriding
 from .variables.random_numbers import DrawSource
 from .variables.symbolic import SymNodeVariable
+from .variables.tensor_state import as_normal_tensor, with_normal_tensors
 from .variables.warned import without_warnings
 
 
@@ -102,6 +103,7 @@ class OutputGraph:
         self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
         self.data_aliases = []  # the fakes of `tensor.data`: the tensor's version does not count writes to them
         self.written_in_inference = []  # storages, by their addresses: inference tensors have no version
+        self.undoes = getattr(compile_options.backend, "undoes", False)  # what a graph has done, where it raises
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
         self.cached_calls = []  # of functions with an lru_cache, in order
         self.warnings = []  # that its operators gave
@@ -290,11 +292,18 @@ class OutputGraph:
         gm = nested_graphs.graph_module(self.root_graph, self.constants, "CapturedGraph")
         record.counters["graphs"] += 1
         record.log("graph_code", "%s", lambda: gm.print_readable(print_output=False))
+        changed = self.changed_inputs()
+        gm.meta["written"] = [k for k, graph_input in enumerate(self.inputs) if graph_input in changed]
         if frozen:
             gm.meta["frozen"] = frozen
         self.graph_module = gm
         fakes = [graph_input.example() for graph_input in self.inputs]
+        no_normal = [k for k in gm.meta["written"] if fakes[k].is_inference() and not self.in_inference_mode]
+        with self.fake_mode:
+            fakes = [as_normal_tensor(fake) if k in no_normal else fake for k, fake in enumerate(fakes)]
         run = without_warnings(self.warnings, without_warnings(self.warnings, self.call_backend)(gm, fakes))
+        if no_normal:
+            run = with_normal_tensors(run, no_normal)
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
             run = without_overriding(run)
         if self.side_effects.modes:
@@ -317,6 +326,7 @@ class OutputGraph:
             if config.strict:
                 raise failure from error
             record.warn_once(str(failure))
+            self.undoes = False
             return gm.forward
         if not callable(compiled):
             raise errors.BackendCompilerFailed(f"backend {self.options.backend_name} returned {compiled!r}")

@@ -50,9 +50,11 @@ def finish(tx, codegen):
     compiled, inputs = output.compile_graph(codegen.graph_outputs)
     call += codegen.graph_call(compiled, inputs)
     changed = output.changed_inputs()
-    if any(output.has_no_version(i) or i.source.parent in output.array_sources for i in changed):
+    without_version = [i for i in changed if output.has_no_version(i) or i.source.parent in output.array_sources]
+    if without_version and not output.undoes:
         codegen.instructions[:0] = draws + call
         return []
+    changed = [graph_input for graph_input in changed if graph_input not in without_version]
     before = _versions(tx, changed)
     before.store_fast("__versions")
     if draws:

@@ -65,6 +65,25 @@ def as_inference_tensor(tensor):
         return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
+def as_normal_tensor(tensor):
+    """Another tensor with the memory of an inference tensor, to which a graph may write in no mode of its own."""
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
+        tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+    )
+
+
+def with_normal_tensors(run, places):
+    """The graph, which does not know inference mode and writes to inference tensors: its inputs at these places."""
+
+    def run_on_normal_tensors(*inputs):
+        inputs = list(inputs)
+        for k in places:
+            inputs[k] = as_normal_tensor(inputs[k])
+        return run(*inputs)
+
+    return run_on_normal_tensors
+
+
 def write_data(tx, tensor, value):
     """`tensor.data = value`: the tensor stays, its memory is another's from now on."""
     from .tensor import graph_call
@@ -78,9 +97,10 @@ def write_data(tx, tensor, value):
 def refuse_handled_errors(tx):
     """A graph that wrote what no version counts cannot start again in eager, for a handler around what raises."""
     output = tx.output
-    if (output.data_aliases or output.with_other_memory or output.written_in_inference) and is_in_try(tx):
-        if any(map(output.has_no_version, output.tensor_inputs())):
-            unsupported("tensor attribute write", "an operator in a `try`, after a write to `tensor.data`")
+    if output.undoes or not (output.data_aliases or output.with_other_memory or output.written_in_inference):
+        return
+    if is_in_try(tx) and any(map(output.has_no_version, output.tensor_inputs())):
+        unsupported("tensor attribute write", "an operator in a `try`, after a write to `tensor.data`")
 
 
 class WritesOfInference(TorchDispatchMode):
