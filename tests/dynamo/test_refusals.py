@@ -147,7 +147,8 @@ itertools.zip_longest([], foo=1) ; itertools.combinations([], 1, 2) ; itertools.
 itertools.count(1, 2, 3) ; [*itertools.filterfalse(0, [1])] ; [*itertools.accumulate([1, 2], '')]
 operator.getitem(x) ; operator.setitem([], 1) ; functools.reduce(max, [1], initial=1) ; collections.defaultdict(0)
 [1].index(1, None) ; (1,).index(1, 'a') ; collections.deque([1]).index(1, 1.5) ; {}.get(key=1) ; {}.pop(key=1)
-{1: 2}.popitem(None) ; x.register_hook() ; x.__len__(z=1) ; x.is_shared(n)
+{1: 2}.popitem(None) ; x.register_hook() ; x.__len__(z=1) ; x.is_shared(n) ; torch.tensor() ; torch.is_tensor(x, n)
+torch.as_tensor(x, n) ; torch.numel() ; torch.Tensor.add() ; torch.autograd.grad() ; torch.Size(x)
 [1].__add__(Odd(0)) ; (1,).__mul__([1]) ; 'a'.__add__(x) ; [1] * [1] ; operator.imul([1], [2])
 operator.attrgetter('real', 1) ; operator.methodcaller(None)
 {}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)

@@ -68,10 +68,10 @@ def has_signature(function):
 signature_of = functools.lru_cache(256)(inspect.signature)
 
 
-def takes(handler, tx, *args, **kwargs):
-    """Whether the handler, a method of a tracker, has parameters for these."""
+def takes(handler, /, *args, **kwargs):
+    """Whether it has parameters for these."""
     try:
-        signature_of(handler.__func__).bind(handler.__self__, tx, *args, **kwargs)
+        signature_of(handler).bind(*args, **kwargs)
     except TypeError:
         return False
     return True

@@ -66,6 +66,8 @@ def make_size(tx, iterable=EMPTY, /):
     items = iterable.unpack(tx)
     if all(isinstance(item.realize(), ConstantVariable) for item in items):
         return tx.fold(torch.Size, [ListVariable(items)], {})  # takes ints, and makes ints of bools
+    if not all(item.python_type() is int for item in items):
+        unsupported("builtin on an unknown value", "torch.Size() of what are no ints")
     return SizeVariable(items)
 
 

@@ -184,7 +184,7 @@ class TensorVariable(VariableTracker):
 
             return read(tx, self, name, args)
         handler = getattr(self, f"method_{name}", None)
-        if handler is not None and takes(handler, tx, *args, **kwargs):
+        if handler is not None and takes(handler.__func__, self, tx, *args, **kwargs):
             return handler(tx, *args, **kwargs)
         if name in OPERATOR_METHODS and not kwargs:
             return tx.call(OPERATOR_METHODS[name], self, *args)

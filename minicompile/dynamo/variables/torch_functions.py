@@ -21,7 +21,7 @@ from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
 from . import data_numbers, numpy_arrays, overrides
 from .base import ValueVariable, unsupported
-from .constant import TRUE
+from .constant import TRUE, takes
 from .functions import UserFunctionVariable
 from .overrides import dispatch, is_overridden
 from .tensor import TensorVariable, graph_call, tensors_among
@@ -73,6 +73,8 @@ class TorchFunctionVariable(ValueVariable):
             if answer is not None:
                 return answer
         handler = HANDLERS.get(self.value)
+        if handler is not None and not takes(handler, tx, *args, **kwargs):
+            unsupported("torch call left to eager", f"{self.name} with arguments that it may not take")
         if handler is not None:
             return handler(tx, *args, **kwargs)
         if self.value in STATE_READERS or self.value in MODES or self.value in GUARDED_READERS:
@@ -382,7 +384,7 @@ class TensorMethodVariable(TorchFunctionVariable):
     """`torch.Tensor.relu`: an unbound method, called with the tensor first."""
 
     def call_function(self, tx, args, kwargs):
-        instance = args[0].realize()
+        instance = args[0].realize() if args else None
         if not isinstance(instance, TensorVariable):
             unsupported("torch call left to eager", f"{self.name} of {instance}")
         return instance.torch_method(tx, self.name, args[1:], kwargs)
