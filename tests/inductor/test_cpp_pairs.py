@@ -49,13 +49,13 @@ def test_the_first_nan_is_the_extreme(shape):
 def test_pairs_share_a_walk():
     x = torch.randn(400, 512)
     assert compiled(lambda x: tuple(x.max(1)), x).source.kernels.count("r0_lanes += 64") == 1
-    kernels = compiled(lambda x: F.softmax(x, 0), x)
+    kernels = compiled(lambda x: F.softmax(x, 0), torch.randn(5000, 300))
     text = kernels.source.kernels.removeprefix(kernels.source.prelude)
     assert text.count("block += 64") == 1 and "m_peak" in text
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("shape", [(5, 40), (64, 300), (1000, 70), (4099, 300), (3, 700, 80)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 40), (64, 300), (1000, 70), (4099, 300), (2, 5000, 20)], ids=str)
 def test_softmax_along_columns(shape, dtype):
     """Where the maximum moves with every block, where it never does, and where there is nothing but -inf."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(shape[0])) * 5

@@ -1,4 +1,4 @@
-"""Two reductions in one walk: a max (or min) with its place, along columns a max with the sum of a softmax.
+"""Two reductions in one walk: a max (or min) with its place, along long columns a max with the sum of a softmax.
 
 Goes in: the nodes of a group, and accumulators.  Comes out: statements that take an element, join partial results, and
 give the final ones.  online.py finds the pairs.  Mirrors `argmax` and the Welford vectors of
@@ -9,10 +9,11 @@ give the final ones.  online.py finds the pairs.  Mirrors `argmax` and the Welfo
             exp(x - maximum); sums shrink when they meet a larger maximum
 """
 
-from .. import online
+from .. import ir, online
 from ..scheduler import levels
 from .cpp_loops import acc_type, combine, identity, total_type
 
+LONG = 1 << 12  # rows of a narrow tile that a cache holds: these may well be walked once more
 LANES = 64  # partial results of a row: sums of few numbers, and none waits for the step before
 
 
@@ -22,8 +23,9 @@ class PairReductions:
     def find_pairs(self):
         """Pairs that are worth it; the second of each is computed in the pass of the first."""
         found = {} if not self.inner else online.partners(self.nodes, self.level)
-        if not self.columns:
-            wide = found and self.likely(self.inner[-1].size) >= 4 * LANES
+        rows = ir.product(self.likely(v.size) for v in self.inner)
+        if not self.columns or rows <= LONG:
+            wide = found and (self.columns or self.likely(self.inner[-1].size) >= 4 * LANES)
             found = {first: second for first, second in found.items() if wide and second.kind == "min"}
         first_kind = {n.name: n.kind for n in self.nodes}
         self.pairs = {first: second for first, second in found.items() if first_kind[first] != "sum"}
