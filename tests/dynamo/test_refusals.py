@@ -44,7 +44,8 @@ i < n ; n >= i ; operator.iadd(i, n) ; operator.isub(i, i) ; operator.concat(i, 
 len(i) ; list(reversed(i)) ; list(i)[:2] ; next(i) ; i[0] ; i['k'] ; i[:1] ; [1, 2][i:] ; (1, 2)[i] ; 'ab'[i]
 range(3)[i] ; collections.deque([1])[i] ; n in i ; i(n) ; vars(i) ; [*i][:2] ; len([n, *i]) ; max(*i, n) ; dict(**i)
 {**i} ; ''.join(i) ; functools.reduce(operator.add, i) ; functools.partial(i, 1) and 1 ; isinstance(n, i) ; dict(i)
-{1, i} & {i} ; [].index(i) ; {}[i] ; setattr(i, 'fresh', n) ; delattr(i, 'stale') ; operator.setitem(i, 0, n) ; sum(i)
+{1, i} & {i} ; [].index(i) ; {}[i] ; setattr(i, 'fresh', n) ; delattr(i, 'stale') ; setattr(i, '__module__', 'm')
+operator.setitem(i, 0, n) ; sum(i)
 type(i)() ; type(i)(n) ; len([object.__new__(type(i))]) ; list.__new__(type(i), n) ; object.__new__(i)
 types.MappingProxyType(i) ; types.MethodType(i, n) ; types.MethodType(len, i) ; types.SimpleNamespace(i)
 type(i).__name__ ; list(enumerate([n], i)) ; sorted([1, 2], reverse=i) ; collections.deque([n, 1], i)

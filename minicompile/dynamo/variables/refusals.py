@@ -25,11 +25,13 @@ def refuse_attribute(tx, function, owner, name, *value):
     """Setting or deleting: the object has no `__dict__`, and what its class has is none that can be set."""
     cls = owner.python_type()
     found = type_lookup(cls, name)
+    asked = f"{name}_" if found is None else name  # a stand-in's class has some, such as `__module__`
     try:
-        function(stand_in(cls, **({} if found is None else {name: None})), name, *value)
+        function(stand_in(cls, **({} if found is None else {name: None})), asked, *value)
     except (AttributeError, TypeError) as error:
         noted = getattr(error, "name", None) is not None  # from 3.13 on
-        tx.raise_observed(type(error), *error.args, **({"name": name, "obj": owner} if noted else {}))
+        text = str(error).replace(f"'{asked}'", f"'{name}'")
+        tx.raise_observed(type(error), text, **({"name": name, "obj": owner} if noted else {}))
 
 
 def unset_slot(tx, cls, name, function=getattr):
