@@ -17,6 +17,7 @@ from ..builder import guarded, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, can_change, complain, stand_in, unsupported
 from .warned import WarningsAreBreaks
+from .wrong_calls import check_count
 
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
@@ -302,6 +303,9 @@ class BoundDescriptorVariable(VariableTracker):
         return isinstance(self.descriptor, types.WrapperDescriptorType)
 
     def call_function(self, tx, args, kwargs):
+        is_class = isinstance(self.descriptor, types.ClassMethodDescriptorType)
+        owner = self.instance.as_python_constant() if is_class else None
+        check_count(tx, self.descriptor, args, kwargs, owner)
         return self.instance.call_descriptor(tx, self.descriptor, args, kwargs)
 
     def var_getattr(self, tx, name):
@@ -338,6 +342,7 @@ class MethodDescriptorVariable(ValueVariable):
         if not args or not issubclass(args[0].realize().python_type(), owner):
             complain(tx, self.value, *(stand_in(argument.realize().python_type()) for argument in args[:1]))
         instance = args[0].realize()
+        check_count(tx, self.value, args[1:], kwargs)
         if owner is dict and issubclass(instance.python_type(), collections.OrderedDict):
             unsupported("subclass of a builtin", f"`{self.value.__qualname__}` goes past the order of {instance}")
         if hasattr(instance, "call_descriptor"):

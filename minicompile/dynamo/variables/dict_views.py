@@ -157,11 +157,6 @@ class MappingProxyVariable(BuiltinObject):
             args = [a.realize().owner if isinstance(a.realize(), MappingProxyVariable) else a for a in args]
         return self.owner.call_method(tx, name, args, kwargs)
 
-    def var_getattr(self, tx, name):
-        if name != "__class__" and hasattr(types.MappingProxyType, name):
-            return self.owner.var_getattr(tx, name)
-        return super().var_getattr(tx, name)
-
 
 @wraps(types.MappingProxyType)
 def wrap_mapping_proxy(output, value, source):

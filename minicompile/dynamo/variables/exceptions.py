@@ -15,6 +15,7 @@ from ..source import AttrSource, CallSource, ItemSource
 from .base import KEYWORDS, VariableTracker, complain, fields_of, unsupported
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
+from .refusals import refuse
 
 POSITIONS = {(StopIteration, "value"): 0, (SystemExit, "code"): 0, (StopAsyncIteration, "value"): 0}
 NOTED = {"__cause__": None, "__context__": None, "__suppress_context__": False, "__traceback__": None}
@@ -123,6 +124,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
         if name == "__init__":
             return self.c_init(tx, args, kwargs)
         if name == "with_traceback":
+            if not issubclass(args[0].realize().python_type(), (types.TracebackType, types.NoneType)):
+                refuse(tx, BaseException().with_traceback, args[0].realize())
             tx.side_effects.store_attr(self, "__traceback__", args[0])
             return self
         if name == "add_note":

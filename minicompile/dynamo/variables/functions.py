@@ -16,6 +16,7 @@ from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, unsupported
 from .descriptors import type_lookup
 from .instance_dict import InstanceDictVariable
+from .wrong_calls import check_count
 
 
 class FunctionVariable(VariableTracker):
@@ -274,6 +275,10 @@ class BuiltinMethodVariable(VariableTracker):
         return self.source is None
 
     def call_function(self, tx, args, kwargs):
+        cls = self.instance.python_type()
+        found = type_lookup(cls, self.name)
+        if found is not None:
+            check_count(tx, found.attribute, args, kwargs, cls)
         return self.instance.call_method(tx, self.name, list(args), dict(kwargs))
 
     def var_getattr(self, tx, name):

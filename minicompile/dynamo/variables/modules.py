@@ -242,7 +242,7 @@ class PythonModuleVariable(ValueVariable):
     def var_delattr(self, tx, name):
         namespace = vars(self.value)
         if not tx.has_global(namespace, name, tx.globals_source_of(namespace)):
-            refuse_attribute(tx, delattr, self, name)
+            refuse_attribute(tx, delattr, self, name, made=types.ModuleType(self.name))
         self.var_setattr(tx, name, tx.side_effects.DELETED)
 
 

@@ -21,13 +21,16 @@ def check_index(tx, sequence, index):
         complain(tx, operator.getitem, sequence.empty(), stand_in(cls))
 
 
-def refuse_attribute(tx, function, owner, name, *value):
-    """Setting or deleting: the object has no `__dict__`, and what its class has is none that can be set."""
+def refuse_attribute(tx, function, owner, name, *value, made=None):
+    """Setting or deleting: the object has no `__dict__`, and what its class has is none that can be set.
+
+    made: an object that stands for one which has a `__dict__`, and nothing of this name in it.
+    """
     cls = owner.python_type()
     found = type_lookup(cls, name)
     asked = f"{name}_" if found is None else name  # a stand-in's class has some, such as `__module__`
     try:
-        function(stand_in(cls, **({} if found is None else {name: None})), asked, *value)
+        function(made or stand_in(cls, **({} if found is None else {name: None})), asked, *value)
     except (AttributeError, TypeError) as error:
         noted = getattr(error, "name", None) is not None  # from 3.13 on
         text = str(error).replace(f"'{asked}'", f"'{name}'")

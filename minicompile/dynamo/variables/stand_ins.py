@@ -14,12 +14,14 @@ from .classes import UserDefinedClassVariable, wrap_class
 from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_lookup
 from .functions import BuiltinMethodVariable
 from .objects import UserDefinedObjectVariable
+from .wrong_calls import check_count
 
 
 class PolyfillClassVariable(UserDefinedClassVariable):
     """A class of a polyfill with a row in ORIGINALS."""
 
     def call_function(self, tx, args, kwargs):
+        check_count(tx, ORIGINALS[self.value].cls, args, kwargs)
         frame = tx
         while frame.is_polyfill():
             frame = frame.parent

@@ -1,0 +1,60 @@
+"""Calls of what is written in C with too many arguments, too few, or a wrong keyword: the texts are eager's."""
+
+import collections
+import functools  # noqa: F401 (the texts below name them)
+import itertools  # noqa: F401
+import operator  # noqa: F401
+import types  # noqa: F401
+
+import pytest
+import torch
+
+import minicompile
+
+SOURCES = """
+iter([]).__next__(1)                 iter({}).__next__(zzz=1)          iter(range(3)).__length_hint__(1)
+enumerate([]).__next__(1)            zip().__iter__(1)                 map(int, []).__next__(1)
+(i for i in []).send()               (i for i in []).close(1)          (i for i in []).__next__(1)
+[].append()                          [].append(1, 2)                   [].pop(1, 2)
+[].sort(1)                           [].index()                        {}.get()
+{}.keys(1)                           {}.popitem(1)                     {}.__contains__()
+{}.keys().isdisjoint()               {1: 2}.values().__len__(1)        {}.fromkeys()
+{1}.add()                            {1}.union(zzz=1)                  frozenset().copy(1)
+(1, 2).count()                       "ab".split(1, 2, 3)               "ab".find(zzz=1)
+(3).__add__()                        (3).__eq__(1, 2)                  (2.5).is_integer(1)
+deque().rotate(1, 2)                 defaultdict(1)                    OrderedDict().move_to_end()
+OrderedDict.fromkeys(zzz=1)          itertools.count().__next__(1)     itertools.count(1, 2, 3)
+itertools.islice([])                 itertools.tee([])[0].__copy__(1)  itertools.repeat(zzz=1)
+type(cached)(2)                      cached.cache_info(1)              functools.partial()
+Plain().__eq__()                     Plain().__ne__(1, 2)              Plain().__init__(1)
+Plain.__eq__()                       ValueError(1).with_traceback()    ValueError(1).with_traceback(1)
+ValueError(1).add_note(1, 2)         types.SimpleNamespace(a=1).__eq__()
+types.MappingProxyType({}).items(1)  slice(1).indices()                torch.Size([1]).numel(1)
+operator.itemgetter(1)()             Ours([1]).append()                Ours().sort(1)
+"""
+
+
+class Plain:
+    pass
+
+
+class Ours(list):
+    pass
+
+
+@pytest.mark.parametrize("text", [part for line in SOURCES.splitlines() for part in line.split("  ") if part])
+def test_complaints(text):
+    namespace = {name: getattr(collections, name) for name in ("deque", "defaultdict", "OrderedDict")}
+    namespace |= globals()
+    lines = f"""
+        def program(x):
+            cached = functools.lru_cache(Plain)
+            try:
+                {text}
+            except TypeError as error:
+                return str(error), x + 1
+    """
+    exec(lines.replace("\n        ", "\n"), namespace)
+    program = namespace["program"]
+    (said, _), (heard, _) = program(1), minicompile.compile(program, backend="eager")(torch.ones(1))
+    assert said == heard
