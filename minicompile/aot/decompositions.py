@@ -32,7 +32,7 @@ EXTRA = """
 # Kernels that are called, not rewritten.
 CALLED = """
     addmm mm bmm baddbmm convolution convolution_backward _scaled_dot_product_flash_attention_for_cpu
-    bernoulli.default multilabel_margin_loss_forward
+    bernoulli.default multilabel_margin_loss_forward resize_as
 """
 
 # Operators that have a lowering of their own.

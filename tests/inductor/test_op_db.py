@@ -75,6 +75,10 @@ FOUND = {
     "a complex nan in a call": (lambda x: torch.logaddexp(x, x * 1j), IMAGE[0, 0].to(torch.complex64)),
     "scatter of bools": (lambda x: x.scatter_reduce(0, torch.tensor([[0, 0, 1, 2]]), ~x, "amin"), IMAGE[0, 0] > 0),
     "polygamma_": (lambda x: x.clone().polygamma_(1), IMAGE),
+    "memory for complex numbers": (
+        lambda x: torch.resize_as_(x.clone(), x),
+        torch.complex(IMAGE[0], IMAGE[1]).transpose(1, 2),
+    ),
     "sparse": (lambda x: x.to_sparse().to_dense(), IMAGE[0, 0]),
 }
 

@@ -185,7 +185,7 @@ class Raw(str):
 BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 BINDINGS["aten._assert_scalar.default"] = "check"
 BINDINGS["aten.bernoulli.p"] = "bernoulli"
-BINDINGS["aten.empty_strided.default"] = "empty"
+BINDINGS["aten.empty_strided.default"] = "torch.empty_strided"
 BINDINGS["minicompile.seeds.default"] = "seeds"
 
 
