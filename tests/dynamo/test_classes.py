@@ -455,3 +455,20 @@ def test_cells_of_comprehensions_live_in_what_they_made():
         return x + 1, [f() for f in made], made[0](), (lambda: i)()
 
     twice(program)
+
+
+class HidesDict(type):
+    @property
+    def __dict__(cls):
+        cls.executed = True
+
+
+def test_no_property_of_a_metaclass_runs_when_an_object_is_made():
+    class Thing(metaclass=HidesDict):
+        executed = False
+
+        def __init__(self):
+            self.spam = 42
+
+    compiled = minicompile.compile(lambda x: (x + 1, Thing().spam), backend="eager", fullgraph=True)
+    assert str(compiled(torch.ones(1))) == "(tensor([2.]), 42)" and not Thing.executed

@@ -19,7 +19,7 @@ from ..source import AttrSource, CallSource, ConstantSource
 from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
 from .base import ValueVariable, VariableTracker, as_observed, can_change, complain, stand_in, type_name, unsupported
 from .constant import wrap_constant
-from .descriptors import class_lookup, descriptor_get, type_lookup
+from .descriptors import class_lookup, descriptor_get, dict_of, type_lookup
 from .dict_views import MappingProxyVariable, proxied
 from .dicts import DictVariable
 from .modules import NNModuleVariable, nn
@@ -230,11 +230,11 @@ class NewVariable(ValueVariable):
 
 def new_in_c(cls):
     """The `__new__` of the class, or of the first base that has one in C; None where that makes no objects."""
-    while not is_new(vars(cls).get("__new__")):
+    while not is_new(dict_of(cls).get("__new__")):
         if cls.__flags__ & DISALLOW_INSTANTIATION:
             return None
         cls = cls.__base__
-    return vars(cls)["__new__"]
+    return dict_of(cls)["__new__"]
 
 
 def is_new(value):

@@ -20,7 +20,7 @@ from .warned import WarningsAreBreaks
 from .wrong_calls import check_count
 
 _mro_of = type.__dict__["__mro__"].__get__
-_dict_of = type.__dict__["__dict__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
 
 # owner: the class whose dict holds `attribute`; cls: the class the search began at
 Found = collections.namedtuple("Found", "cls name owner attribute")
@@ -32,7 +32,7 @@ def type_lookup(cls, name, after=None):
     if after is not None:
         mro = mro[mro.index(after) + 1 :]
     for owner in mro:
-        namespace = _dict_of(owner)
+        namespace = dict_of(owner)
         if name in namespace:
             return Found(cls, name, owner, namespace[name])
     return None
@@ -41,7 +41,7 @@ def type_lookup(cls, name, after=None):
 def check_names(cls):
     """A lookup runs no code of the program, unless a name in the class is no plain string and compares by itself."""
     for owner in filter(can_change, _mro_of(cls)):
-        if set(map(type, _dict_of(owner))) != {str}:
+        if set(map(type, dict_of(owner))) != {str}:
             unsupported("key with its own equality", f"`{owner.__name__}` has an attribute whose name is no string")
 
 

@@ -11,7 +11,7 @@ chapter 06.
 import operator
 
 from .base import can_change, complain, stand_in, unsupported
-from .descriptors import type_lookup
+from .descriptors import dict_of, type_lookup
 
 
 def check_index(tx, sequence, index):
@@ -51,7 +51,9 @@ def refuse(tx, function, *operands):
 
 def is_iterable(cls):
     """What `iter()` accepts: `__getitem__` makes a class that is written in Python a sequence, one in C mostly not."""
-    return any("__iter__" in vars(base) or ("__getitem__" in vars(base) and can_change(base)) for base in cls.__mro__)
+    return any(
+        "__iter__" in dict_of(base) or ("__getitem__" in dict_of(base) and can_change(base)) for base in cls.__mro__
+    )
 
 
 def function_text(function):
