@@ -127,8 +127,9 @@ def optimize(graph, result_count):
     Returns [(name of the pass, nodes before, nodes after)].
     """
     counts = [run_pass(graph, "dead_code", lambda: graph.eliminate_dead_code(has_effect))]
-    for rule in PASSES:
-        counts.append(run_pass(graph, rule.__name__, lambda rule=rule: rule(graph, escaping(graph, result_count))))
+    with torch._C._DisableAutocast():  # the casts are in the graph already
+        for rule in PASSES:
+            counts.append(run_pass(graph, rule.__name__, lambda rule=rule: rule(graph, escaping(graph, result_count))))
     counts.append(run_pass(graph, "separate_results", lambda: separate_results(graph, result_count)))
     return counts
 

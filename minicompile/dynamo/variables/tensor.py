@@ -172,8 +172,8 @@ class TensorVariable(VariableTracker):
             answer = dispatch(tx, getattr(torch.Tensor, name), [self, *args], kwargs)
             if answer is not None:
                 return answer
-        if name in tensor_state.MEMORY_METHODS and not args and not kwargs:
-            return tensor_state.answer_of_memory(tx, self, name)
+        if name in tensor_state.MEMORY_METHODS:
+            return tensor_state.answer_of_memory(tx, self, name, args or kwargs)
         if name in METADATA_METHODS and all(v.is_python_constant() for v in [*args, *kwargs.values()]):
             constants = [a.as_python_constant() for a in args]
             return self.metadata(tx, name, constants, {k: v.as_python_constant() for k, v in kwargs.items()})

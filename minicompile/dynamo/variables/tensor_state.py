@@ -148,9 +148,9 @@ MEMORY_METHODS = {  # methods that a fake tensor answers wrongly -> whether an i
 }
 
 
-def answer_of_memory(tx, tensor, name):
-    """What the real tensor says of its memory."""
-    if tensor.source is None or not MEMORY_METHODS[name]:
+def answer_of_memory(tx, tensor, name, arguments):
+    """What the real tensor says of its memory, where it is asked without arguments."""
+    if tensor.source is None or arguments or not MEMORY_METHODS[name]:
         unsupported("tensor attribute", f"Tensor.{name} is about memory, which a graph does not have")
     method = getattr(torch.Tensor, name)
     with torch._C.DisableTorchFunction():
