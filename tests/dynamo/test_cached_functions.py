@@ -98,3 +98,35 @@ def test_a_graph_that_raises_counts_no_call_twice():
         return function, [(torch.tensor([0, index]),) for index in (1, 7, 1, 7)], state
 
     same(program)
+
+
+def test_an_object_of_a_cached_method_is_looked_at_only_if_it_leads_to_a_change():
+    class Once:
+        def __init__(self):
+            self.seen, self.heard = [], []
+
+        @functools.lru_cache  # noqa: B019
+        def count(self, word):
+            self.heard.append(word)
+            return len(self.seen)
+
+    def program():
+        once, log = Once(), []
+
+        def other(x):
+            log.append("called")
+            return x * (1 + once.count("a"))
+
+        return other, [(X,), (X,)], lambda: (log, once.seen, once.heard)
+
+    def seen():
+        once = Once()
+
+        def own(x):
+            once.seen.append("called")
+            return x * (1 + once.count("a"))
+
+        return own, [(X,), (X,)], lambda: (once.seen, once.heard)
+
+    same(program)
+    same(seen, fullgraph=False)

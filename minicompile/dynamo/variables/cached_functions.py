@@ -33,7 +33,8 @@ class CachedFunctionVariable(ValueVariable):
         values, named = [self.known(tx, a) for a in args], {k: self.known(tx, v) for k, v in kwargs.items()}
         wrapped = getattr(self.value, "__wrapped__", None)
         objects = [argument for argument in (*args, *kwargs.values()) if not argument.is_python_constant()]
-        if (objects or sees_program(tx, wrapped)) and has_changed_something(tx.output):
+        changed = has_changed_something(tx.output)
+        if changed and (sees_program(tx, wrapped) or sees_changes(tx.output, [o.realize().value for o in objects])):
             unsupported("cached function", f"{self.value.__qualname__} can see what the program works on")
         if (
             not objects
@@ -86,6 +87,30 @@ def has_changed_something(output):
     """Whether eager has done something up to here that is yet to be done."""
     effects = output.side_effects
     return bool(effects.order or effects.globals or output.changed_inputs())
+
+
+def sees_changes(output, objects):
+    """Whether anything that these objects lead to is changed by the program up to here."""
+    effects = output.side_effects
+    changed = {id(value) for value, tracker in output.variables_by_id.values() if tracker in effects.order}
+    changed |= {id(graph_input.value) for graph_input in output.changed_inputs()}
+    found = reachable(objects)
+    return found is None or not changed.isdisjoint(found)
+
+
+def reachable(objects, limit=10_000):
+    """The ids of all that objects lead to, but for modules, classes and globals; None where there is too much."""
+    found, todo = set(), list(objects)
+    while todo:
+        value = todo.pop()
+        if id(value) in found or issubclass(type(value), (types.ModuleType, type)):
+            continue
+        if len(found) == limit:
+            return None
+        found.add(id(value))
+        is_function = issubclass(type(value), types.FunctionType)
+        todo += (value.__closure__ or ()) if is_function else gc.get_referents(value)
+    return found
 
 
 def sees_program(tx, function):
