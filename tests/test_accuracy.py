@@ -143,6 +143,9 @@ def test_no_reference_is_an_error():
     one, other = torch.ones(3), torch.full((3,), 2.0)
     lines = excess_errors([("y", one, one, other.double())])
     assert len(lines) == 1 and "nothing to compare with" in lines[0]
+    near, far = torch.full((3,), 1.5).bfloat16(), torch.full((3,), 5.0).bfloat16()  # half precision may be noisy
+    assert not excess_errors([("y", near, near, one.double())])
+    assert "nothing to compare with" in excess_errors([("y", far, far, one.double())])[0]
 
 
 def test_double_leaves_the_original_alone(model):

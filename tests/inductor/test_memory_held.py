@@ -8,7 +8,7 @@ from patterns import aten_graph
 import minicompile
 from minicompile import aot, inductor, record
 from minicompile.aot.partitioner import Cut
-from minicompile.inductor import memory
+from minicompile.inductor import ir, memory
 
 
 def test_a_backward_graph_frees_what_it_has_read():
@@ -84,3 +84,19 @@ def test_what_a_residual_block_adds_to_is_saved_and_not_computed_again(monkeypat
     few = again()
     monkeypatch.setattr(Cut, "outlives", lambda self, node: False)
     assert few < again()
+
+
+def test_the_tuple_of_a_call_is_freed_when_its_parts_are_taken():
+    """Attention gives its result in a tuple: kept to the end of a graph, those of all layers would add up."""
+
+    def layers(x):
+        for _ in range(3):
+            x = F.scaled_dot_product_attention(x, x, x).relu()
+        return [x]
+
+    x = torch.randn(1, 2, 64, 16)
+    schedule = inductor.schedule(inductor.lower(aten_graph(layers, x), (x,)))
+    sources = {b.data.source for b in schedule.graph.buffers if isinstance(b.data, ir.MultiOutput)}
+    calls = [(k, group.nodes[0].name) for k, group in enumerate(schedule.groups) if group.nodes[0].name in sources]
+    freed = memory.plan(schedule).free
+    assert len(calls) == 3 and all(name in freed[k + 1] for k, name in calls)
