@@ -1,5 +1,6 @@
 """Graphs with tensors of several devices, lowered with fake tensors: no GPU is needed to see what would be called."""
 
+import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -15,12 +16,17 @@ def moved(x):
     return torch.ops.aten._to_copy.default(x, device=GPU)
 
 
-def calls(function, *shapes):
-    """The ATen operators that are called, and how many kernels there are, for inputs on a GPU."""
+def scheduled(function, *shapes, dtype=torch.float32):
+    """The schedule for inputs on a GPU."""
     with FakeTensorMode():
-        inputs = [torch.empty(shape, device=GPU) for shape in shapes]
+        inputs = [torch.empty(shape, device=GPU, dtype=dtype) for shape in shapes]
         graph = make_fx(function, decomposition_table=decomposition_table())(*inputs)
-    groups = inductor.schedule(inductor.lower(graph, inputs)).groups
+    return inductor.schedule(inductor.lower(graph, inputs))
+
+
+def calls(function, *shapes):
+    """The ATen operators that are called, and how many kernels there are."""
+    groups = scheduled(function, *shapes).groups
     externs = [b.data for g in groups for b in g.nodes if isinstance(getattr(b, "data", None), Extern)]
     return [(e.target, *e.args) for e in externs], sum(g.kind == "loops" for g in groups)
 
@@ -41,3 +47,10 @@ def test_the_bias_of_a_convolution_is_added_by_a_kernel():
     """A call of cuDNN with a bias costs a kernel of its own, that reads and writes the whole result."""
     found, kernels = calls(lambda x, w, b: [torch.conv2d(x, w, b).relu()], (2, 3, 9, 9), (6, 3, 3, 3), (6,))
     assert [f[0] for f in found] == [torch.ops.aten.convolution.default] and found[0][3] is None and kernels == 1
+
+
+@pytest.mark.parametrize("dtype, warps", [(torch.float32, 8), (torch.bfloat16, 4)])
+def test_a_thread_takes_twice_as_many_elements_of_two_bytes(dtype, warps):
+    """As a race on an H200 has found: rows of 768 in blocks of two, by 4 warps in half precision."""
+    schedule = scheduled(lambda x, y: [(x + y).softmax(-1)], (16384, 768), (16384, 768), dtype=dtype)
+    assert f"num_warps={warps}, XBLOCK=2, RBLOCK=1024" in inductor.codegen(schedule, "triton").kernels
