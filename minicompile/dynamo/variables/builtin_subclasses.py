@@ -31,6 +31,23 @@ class DerivedText(str):
     pass
 
 
+# Methods of str that answer with the very text of a subclass where it stays as it is, and arguments that tell.
+FORMATS = {"__format__": None, "partition": None, "rpartition": None, "__mod__": [()], "format": [], "format_map": [{}]}
+
+
+def with_own_text(tx, text, name, args, result):
+    """`result`, of a method of str; in it, the object `text` itself where CPython has it."""
+    derived = DerivedText(text.contents.value)
+    arguments = FORMATS[name] if FORMATS[name] is not None else [arg.realize().as_python_constant() for arg in args]
+    try:
+        answer = getattr(str, name)(derived, *arguments)
+    except (LookupError, TypeError, ValueError):
+        return result  # it has fields
+    if type(answer) is tuple:
+        return tx.build_tuple([text if part is derived else tx.build(part) for part in answer])
+    return text if answer is derived else result
+
+
 def iterator_of_derived_text(text):
     """A plain text of ASCII characters has an iterator of another class."""
     return iter(DerivedText(text))
@@ -84,6 +101,8 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             if not tx.truth(base.call_method(tx, "__contains__", list(args), {})):
                 return self.call_special(tx, "__missing__", args)
         result = base.call_method(tx, name, list(args), kwargs)
+        if self.base_type is str and name in FORMATS:
+            return with_own_text(tx, self, name, args, result)
         if name == "__iter__" and self.base_type is str:
             result.opener = iterator_of_derived_text
         if self.base_type in KEEP_CLASS and type(result) is type(base) and result is not base:
