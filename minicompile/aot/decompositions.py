@@ -270,13 +270,23 @@ def moments(x, dim, correction, keepdim):
         offset = centered.sum(dims, keepdim=True) / count
         mean = first + offset
         total = (centered * centered).sum(dims, keepdim=True) - offset * offset * count
-        total = total if keepdim else total.squeeze(dims)
     else:
         mean = wide.mean(dims, keepdim=True)
         centered = wide - mean
-        total = (centered * centered).sum(dims, keepdim=keepdim)
+        total = (centered * centered).sum(dims, keepdim=True)
+    if double and count > 0:
+        mean = wide if count == 1 else updated_mean(wide, dims, total, mean)
     divisor = count - (1 if correction is None else correction)
-    return total / (divisor if divisor > 0 else 0), mean if keepdim else mean.squeeze(dims)
+    spread = total / (divisor if divisor > 0 else 0)
+    return (spread, mean) if keepdim else (spread.squeeze(dims), mean.squeeze(dims))
+
+
+def updated_mean(x, dims, total, mean):
+    """Eager updates the mean with every element: an infinity becomes NaN when the next one comes."""
+    first = last = x
+    for d in dims:
+        first, last = first.narrow(d, 0, 1), last.narrow(d, x.shape[d] - 1, 1)
+    return torch.where(total.isnan() & ~(first.isfinite() & last.isinf()), torch.nan, mean)
 
 
 def variance(x, dim=None, *, correction=None, keepdim=False, root=False, with_mean=False):

@@ -96,3 +96,22 @@ def test_variances_are_as_exact_as_eagers(dim):
         finite = wanted.isfinite()
         assert torch.equal(got[~finite].nan_to_num(7.0), wanted[~finite].nan_to_num(7.0))
         torch.testing.assert_close(got[finite], exact[finite].float(), rtol=2e-7, atol=1e-44)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("length", [1, 2, 40, 1000])
+def test_means_beside_variances_of_infinite_rows(length, dtype):
+    """Eager updates the mean with each element: inf - inf is NaN as soon as there is another one."""
+    x = torch.linspace(-1, 1, length).expand(9, length).clone().to(dtype)
+    for row, (place, number) in enumerate([(p, n) for p in (0, length // 2, -1) for n in (math.inf, -math.inf)]):
+        x[row, place] = number
+    x[6, length // 3] = x[7, 0] = x[8, -1] = math.nan
+    x[7, -1] = math.inf
+
+    def functions(x, y):
+        along = ((x, 1), (y, 0))
+        return [part for t, d in along for f in (torch.var_mean, torch.std_mean) for part in f(t, d, correction=0)]
+
+    parts = x, x.T.contiguous()
+    for got, wanted in zip(compiled(functions, *parts)(*parts), functions(*parts), strict=True):
+        torch.testing.assert_close(got, wanted, equal_nan=True)

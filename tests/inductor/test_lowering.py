@@ -135,6 +135,30 @@ def test_powers():
     check(cases, x, i)
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_roots_of_half_types(dtype):
+    """Eager's powers of float16 have no roots: -inf to the 0.5 is inf, and -0.0 is 0.0."""
+    x = torch.tensor([-inf, -0.0, 0.0, 4.0, -1.0, inf, nan] * 9, dtype=dtype)
+    cases = {f"x**{p}": (lambda x, p=p: x**p) for p in (0.5, -0.5, 1.5, -1, -2)}
+    check(cases, x, backend="cpp", exact="all")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALVES], ids=str)
+def test_sums_begin_with_zero(dtype):
+    """A sum or mean of -0.0 alone is 0.0."""
+    x = -torch.zeros(3, 1, 4, 4, dtype=dtype)
+    cases = {
+        "sum": lambda x: x.sum(1),
+        "sum of a scalar": lambda x: x[0, 0, 0, 0].sum(),
+        "mean": lambda x: x.mean(1, keepdim=True),
+        "avg_pool": lambda x: F.avg_pool2d(x, 2),
+        "avg_pool, one element": lambda x: F.avg_pool2d(x, 1),
+        "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x, 4),
+        "product": lambda x: x.prod(1),
+    }
+    check(cases, x, backend="cpp", exact="all")
+
+
 def test_creation():
     cases = {
         "full": lambda x: x + torch.full((3,), 2),

@@ -119,14 +119,13 @@ def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mo
     def inner(position):
         *outer, row, column = position
         here = ir.index_expr(row * x.size[-1] + column)
-        total = None
+        total = ir.constant(0, dtype)
         rows = covering(row, kernel[0], stride[0], padding[0], dilation[0])
         columns = covering(column, kernel[1], stride[1], padding[1], dilation[1])
         for at in itertools.product(rows, columns):
             chosen = ir.op("eq", load_or(indices, (*outer, *at), nowhere), here)
             part = ir.Masked(chosen, grad.load((*outer, *at)), zero)
-            part = ir.op("cast", part, dtype=dtype)
-            total = part if total is None else ir.op("add", total, part)
+            total = ir.op("add", total, ir.op("cast", part, dtype=dtype))
         return ir.op("cast", total, dtype=x.dtype)
 
     return TensorValue(x.device, x.dtype, x.size, inner)
@@ -179,11 +178,10 @@ def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True,
     def inner(position):
         outer, last = position[:-2], position[-2:]
         first = [i * s - p for i, s, p in zip(last, stride, padding, strict=True)]
-        total = None
+        total = ir.constant(0, dtype)
         for offset in window(kernel):
             at = [i + k for i, k in zip(first, offset, strict=True)]
-            part = ir.op("cast", load_or(x, (*outer, *at), zero), dtype=dtype)
-            total = part if total is None else ir.op("add", total, part)
+            total = ir.op("add", total, ir.op("cast", load_or(x, (*outer, *at), zero), dtype=dtype))
         return ir.op("cast", ir.op("truediv", total, divisor(first)), dtype=x.dtype)
 
     return TensorValue(x.device, x.dtype, size, inner)
@@ -214,7 +212,7 @@ def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_
 
     def inner(position):
         *outer, row, column = position
-        total = None
+        total = ir.constant(0, dtype)
         sides = [covering(i, k, s, p, 1) for i, k, s, p in zip((row, column), kernel, stride, padding, strict=True)]
         for at in itertools.product(*sides):
             first = [i * s - p for i, s, p in zip(at, stride, padding, strict=True)]
@@ -224,7 +222,7 @@ def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_
             share = ir.op("truediv", ir.op("cast", grad.load((*outer, *at)), dtype=dtype), divisor(first))
             condition = all_of(conditions)
             part = share if condition is None else ir.Masked(condition, share, ir.constant(0, dtype))
-            total = part if total is None else ir.op("add", total, part)
+            total = ir.op("add", total, part)
         return ir.op("cast", total, dtype=x.dtype)
 
     return TensorValue(x.device, x.dtype, x.size, inner)
@@ -303,11 +301,10 @@ def upsample_nearest2d_backward(grad, output_size, input_size, *scales):
     dtype = torch.float32 if grad.dtype in ir.HALF else grad.dtype
 
     def inner(position):
-        total = None
+        total = ir.constant(0, dtype)
         for offset in window(block):
             at = [i * k + o for i, k, o in zip(position[-2:], block, offset, strict=True)]
-            part = ir.op("cast", grad.load((*position[:-2], *at)), dtype=dtype)
-            total = part if total is None else ir.op("add", total, part)
+            total = ir.op("add", total, ir.op("cast", grad.load((*position[:-2], *at)), dtype=dtype))
         return ir.op("cast", total, dtype=grad.dtype)
 
     return TensorValue(grad.device, grad.dtype, size, inner)

@@ -12,7 +12,17 @@ import torch
 from .. import ir
 from ..graph import TensorValue, current
 from ..indexing import from_data
-from .common import aten, canonical_dims, cast, elementwise, fake, keepdim_size, register_lowering, rejected_by_eager
+from .common import (
+    apply,
+    aten,
+    canonical_dims,
+    cast,
+    elementwise,
+    fake,
+    keepdim_size,
+    register_lowering,
+    rejected_by_eager,
+)
 from .creation import filled
 from .pointwise import copy_of
 from .views import replaced
@@ -43,8 +53,11 @@ def reduce(x, dims, kind, keepdim=False):
 
 def total(x, dims, kind, keepdim, dtype):
     """A sum or product of elements of this dtype; those of half types are kept in float32."""
-    wide = torch.float32 if dtype in ir.HALF else dtype
-    return reduce(cast(cast(x, dtype), wide), canonical_dims(x, dims), kind, keepdim)
+    wide, dims = torch.float32 if dtype in ir.HALF else dtype, canonical_dims(x, dims)
+    x = cast(cast(x, dtype), wide)
+    if kind == "sum" and dtype.is_floating_point and ir.product(x.size[d] for d in dims) == 1:
+        x = apply("add", x, 0.0)  # eager begins with 0.0: a -0.0 alone is no sum
+    return reduce(x, dims, kind, keepdim)
 
 
 @register_lowering(aten.sum)
