@@ -172,7 +172,7 @@ def nodes_of(graph):
         tangents = grown = graph.frees[min(left)] | {min(left)}
         while (grown := tangents.union(*(graph.frees[i] for i in tangents))) != tangents:
             tangents = grown
-        reached = zip(graph.grad_inputs, graph.grad_dependence, strict=True)
+        reached = zip(graph.grad_inputs, graph.grad_dependence, strict=False)  # without `rewritten`
         inputs = [index for index, leads in reached if leads & tangents]
         parts.append(Node(tangents, [graph.differentiable[i] for i in sorted(tangents)], inputs))
         left -= tangents
@@ -224,7 +224,7 @@ def function_of(node, graph, backward):
         def forward(ctx, inputs, outputs, *reached):
             kept = [inputs[index] if is_input else outputs[index] for is_input, index in sources]
             store.save(ctx, kept[:count])
-            ctx.numbers = kept[count:]
+            ctx.numbers, ctx.rewritten = kept[count:], [inputs[i] for i, _ in graph.rewritten]
             ctx.layouts = graph.tangent_layouts or [layout_of(outputs[i]) for i in positions]
             ctx.set_materialize_grads(False)
             results = tuple(outputs[i] for i in node.results)
@@ -238,17 +238,20 @@ def function_of(node, graph, backward):
             present = {i for i, g in enumerate(grads) if g is not None}
             part, run = backward.part(everything - present)
             saved = [*store.load(ctx, present, part.reads), *ctx.numbers]
-            args = [saved[k] if k < len(saved) else fit(k - len(saved), grads, ctx.layouts) for k in part.reads]
+            args = [saved[k] if k < len(saved) else given_now(k - len(saved), grads, ctx) for k in part.reads]
             if any(is_batched(g) for g in grads if g is not None):
                 run = by_operators(part.gm)
             store.free(ctx, present)
             del given, grads, saved  # the list alone holds them now: they die when they have been read
             results = run(args)
+            written = [(k - len(graph.grad_inputs), results[at]) for k, at in part.grads if k >= len(graph.grad_inputs)]
+            for k, value in written:
+                write_again(ctx.rewritten[k], value, graph.rewritten[k][1])
             if torch.is_grad_enabled():  # create_graph=True
                 history = leaves_behind(ctx)
                 results = [NoDoubleBackward.apply(r, *history) for r in results]
             full = [None] * len(node.inputs)
-            for k, position in part.grads:
+            for k, position in part.grads[: len(part.grads) - len(written)]:
                 full[place_of_input[graph.grad_inputs[k]]] = results[position]
             return None, None, *full
 
@@ -273,9 +276,19 @@ def without_autocast(function):
     return run
 
 
-def fit(number, grads, layouts):
-    """The gradient of one result as the backward graph expects it: zeros for none, strides as traced."""
-    grad, (shape, stride, dtype, device) = grads[number], layouts[number]
+def write_again(tensor, value, writes):
+    """What a checkpointed function writes when it runs again.  writes: how often the program's tensor counts that."""
+    with torch.no_grad():
+        (tensor if writes else tensor.data).copy_(value)
+    torch.autograd.graph.increment_version([tensor] * (writes - 1))
+
+
+def given_now(number, grads, ctx):
+    """What the backward graph reads besides saved values: an input that it writes, or the gradient of one result as it
+    was traced: zeros for none, and its strides."""
+    if number >= len(grads):
+        return ctx.rewritten[number - len(grads)]
+    grad, (shape, stride, dtype, device) = grads[number], ctx.layouts[number]
     if grad is None:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
     if grad.is_conj() or grad.is_neg():

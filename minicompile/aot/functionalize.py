@@ -8,7 +8,6 @@ with whom is known.
 Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught in chapter 08.
 """
 
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -22,10 +21,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import Unsupported
+from . import checkpoints
 from .layouts import LAYOUTS, bernoulli_, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
 from .overlap import extent
-from .provenance import Selecting
 from .recurrent import RECURRENT
 from .refusals import check_arguments
 from .sharing import Aliases, Memories
@@ -193,6 +192,7 @@ class GraphRunner(fx.Interpreter):
         super().__init__(gm, garbage_collect_values=False)
         self.constants, self.bases, self.provenance, self.inference = constants, {}, provenance, inference
         self.aliases, self.memories = aliases, memories
+        self.second_runs = {}  # captured node -> what it does in the backward
 
     def get_attr(self, target, args, kwargs):
         value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -213,9 +213,10 @@ class GraphRunner(fx.Interpreter):
 
     def call_function(self, target, args, kwargs):
         if target is checkpoint:  # the partitioner recomputes what is in it
-            contexts = kwargs.get("context_fn")
-            with Selecting(self.provenance, contexts) if contexts else contextlib.nullcontext():
-                return args[0](*args[1:])
+            results, second = checkpoints.run(args[0], args[1:], kwargs, self.provenance)
+            if second is not None:
+                self.second_runs[self.provenance.current] = second
+            return results
         if target is setattr:
             return self.memories.replace(*args, self.env)
         if target is torch._C._set_grad_enabled and self.inference:
@@ -252,7 +253,7 @@ class NestedRunner(torch.nn.Module):
     def __init__(self, outer, gm):
         super().__init__()
         self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases, Memories([], outer.aliases))
-        self.runner.bases = outer.bases
+        self.runner.bases, self.runner.second_runs = outer.bases, outer.second_runs
         self.runner.run_and_note = lambda node, run: run()
 
     def forward(self, *inputs):
@@ -307,6 +308,7 @@ class Program:
     results: list  # functional tensors or symbolic numbers that the compiled graph computes, besides new input values
     versions: list  # of each result: how often the program wrote to it in place
     replaced: dict  # input -> what stands for it in the end, if that has other memory
+    second_runs: dict  # captured node -> `SecondRun`
 
 
 def _mutation(index, primal, owner, history, written):
@@ -361,4 +363,4 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     planner = OutputPlanner(memories.current, runner.bases, outputs, aliases)
     versions = [r._version if isinstance(r, torch.Tensor) else 0 for r in planner.results]
     results = [with_eager_strides(r) for r in planner.results]
-    return Program(mutations, planner.specs, results, versions, memories.replaced)
+    return Program(mutations, planner.specs, results, versions, memories.replaced, runner.second_runs)

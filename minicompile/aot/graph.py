@@ -36,7 +36,8 @@ class AOTGraph:
     sharing: list = dataclasses.field(default_factory=list)  # the inputs that share memory
     memories: list = dataclasses.field(default_factory=list)  # what they share, by name: inputs behind the constants
     grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
-    grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each of them
+    rewritten: list = dataclasses.field(default_factory=list)  # (input, writes): backward's other outputs, for inputs
+    grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each output
     input_needs_grad: list = dataclasses.field(default_factory=list)
     input_is_tensor: list = dataclasses.field(default_factory=list)
     numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds
@@ -79,6 +80,7 @@ class AOTGraph:
         lines = [f"AOTGraph({', '.join(f'{k}={v}' for k, v in self.node_counts.items())} nodes)"]
         names = [*self.input_names, *self.constants]
         lines += [f"  writes {names[m.index]} ({m.how})" for m in self.mutations]
+        lines += [f"  writes {names[i]} in the backward" for i, _ in self.rewritten]
         lines += [f"  output {i}: {describe(spec, names)}" for i, spec in enumerate(self.outputs)]
         lines += [f"forward{show(self.forward)}"]
         if self.backward is not None:

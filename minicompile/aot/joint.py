@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
-from . import assertions, attention, channels_last, freeze, functionalize, partial
+from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, unwrap, with_eager_strides
@@ -39,10 +39,11 @@ class Recording:
     frees = ()
     grad_inputs = ()
     grad_dependence = ()
+    rewritten = ()
 
 
-def new_tangent(index, like):
-    """A placeholder for the gradient of one result, added to the graph in the middle of the trace."""
+def new_place(name, like):
+    """A placeholder of the backward (the gradient of a result), added to the graph in the middle of the trace."""
     tracer = get_proxy_mode().tracer
     value = unwrap(like)
     options = {"dtype": value.dtype, "device": value.device}
@@ -51,7 +52,7 @@ def new_tangent(index, like):
             fake = torch.empty_strided(value.shape, value.stride(), **options)
         else:
             fake = torch.empty(value.shape, **options)
-    proxy = tracer.create_proxy("placeholder", f"tangent_{index}", (), {})
+    proxy = tracer.create_proxy("placeholder", name, (), {})
     track_tensor_tree(fake, proxy, constant=None, tracer=tracer)
     return FunctionalTensor.to_functional(fake)
 
@@ -130,9 +131,11 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             if not recording.differentiable or not sources:
                 recording.differentiable = []
                 return values
-            tangents = [new_tangent(n, results[i]) for n, i in enumerate(recording.differentiable)]
+            tangents = [new_place(f"tangent_{n}", results[i]) for n, i in enumerate(recording.differentiable)]
             targets = [results[i] for i in recording.differentiable]
             recording.frees, reach = partial.shared_by(targets, sources)
+            rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
+            rewrites.begin(new_place)
             provenance.follow_backward(targets)
             grads = differentiate(targets, sources, tangents)
             provenance.mark(None)
@@ -141,8 +144,9 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
                 if g is not None:
                     found[i] = (g + found[i][0], leads | found[i][1]) if i in found else (g, leads)
             recording.grad_inputs = sorted(found)
-            recording.grad_dependence = [found[i][1] for i in recording.grad_inputs]
-            return values + [unwrap(found[i][0]) for i in recording.grad_inputs]
+            recording.rewritten, new_values = rewrites.end()
+            recording.grad_dependence = [*(found[i][1] for i in recording.grad_inputs), *rewrites.leads.values()]
+            return values + [unwrap(found[i][0]) for i in recording.grad_inputs] + new_values
 
     return run
 
@@ -208,6 +212,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         frees=list(recording.frees),
         grad_inputs=list(recording.grad_inputs),
         grad_dependence=list(recording.grad_dependence),
+        rewritten=list(recording.rewritten),
         sharing=sorted(sharing.members) if sharing else [],
         memories=memories,
         input_needs_grad=[*map(needs_grad, (*inputs, *constants.values()))],

@@ -41,15 +41,17 @@ def draws(target):
 
 
 def is_random(node):
+    return node.op == "call_function" and draws(node.target) and draws_with(node.target, node.args, node.kwargs)
+
+
+def draws_with(target, args, kwargs):
     """Attention draws too, unless its dropout is off."""
-    if node.op != "call_function" or not draws(node.target):
-        return False
-    names = [argument.name for argument in node.target._schema.arguments]
+    names = [argument.name for argument in target._schema.arguments]
     if "dropout_p" not in names:
         return True
     position = names.index("dropout_p")
-    default = node.target._schema.arguments[position].default_value
-    return (*node.args[position : position + 1], node.kwargs.get("dropout_p", default))[0] != 0
+    default = target._schema.arguments[position].default_value
+    return (*args[position : position + 1], kwargs.get("dropout_p", default))[0] != 0
 
 
 @functools.cache

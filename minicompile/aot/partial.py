@@ -52,11 +52,16 @@ def dependence(gm, tangents):
     return found
 
 
+def tangents_of(graph, places):
+    """Those among the inputs of the backward, which are: saved values, tangents, inputs that it writes."""
+    return places[len(graph.saved) : len(graph.saved) + len(graph.differentiable)]
+
+
 def readers(graph):
     """For each saved value the tangents with which the backward reads it."""
     gm, everything = graph.backward, frozenset(range(len(graph.differentiable)))
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    behind, read = dependence(gm, places[len(graph.saved) :]), {}
+    behind, read = dependence(gm, tangents_of(graph, places)), {}
     for node in reversed(gm.graph.nodes):
         with_tangents = behind[node] or read.get(node, everything)
         if node.op == "output":
@@ -73,7 +78,7 @@ def note_backward(graph):
     """What autograd has to know of the backward graph: who reads what, and the layouts that it was traced for."""
     graph.saved_readers = readers(graph)
     places = [n.meta["val"] for n in graph.backward.graph.nodes if n.op == "placeholder"]
-    tangents = places[len(graph.saved) :]
+    tangents = tangents_of(graph, places)
     if all(isinstance(n, int) for t in tangents for n in (*t.shape, *t.stride())):  # else each call has its own
         graph.tangent_layouts = [(t.shape, t.stride(), t.dtype, t.device) for t in tangents]
 
@@ -101,14 +106,14 @@ def part(graph, absent):
         except Unsupported:
             pass  # zeros stand for the missing gradients
     grads = [(k, k) for k, leads in enumerate(dependence) if not absent or not leads <= absent]
-    return Part(whole, [*range(len(graph.saved) + len(graph.differentiable))], grads)
+    return Part(whole, [*range(len(graph.saved) + len(graph.differentiable) + len(graph.rewritten))], grads)
 
 
 class Builder:
     def __init__(self, graph, absent):
         whole, self.graph, self.environment = graph.backward, fx.Graph(), {}
         places = [n for n in whole.graph.nodes if n.op == "placeholder"]
-        behind = dependence(whole, places[len(graph.saved) :])
+        behind = dependence(whole, tangents_of(graph, places))
         # What depends on tangents is linear in them: zero if all of them are.
         self.zero = {n for n, tangents in behind.items() if tangents and tangents <= absent}
         gradients = enumerate(zip(whole.graph.output_node().args[0], graph.grad_dependence, strict=True))

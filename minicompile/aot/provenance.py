@@ -2,18 +2,14 @@
 
 Goes in: the graph that is being traced, and `mark(node)` whenever another node of the captured graph begins to run.
 Comes out: `origins`, traced node name -> captured node.  In the backward, autograd's sequence numbers lead from each
-gradient function to the captured node whose operator made it.  Of a checkpoint with a policy: which of its nodes that
-keeps.  Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
+gradient function to the captured node whose operator made it.
+Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
 """
 
 import torch
-from torch.utils import checkpoint as checkpoints
-from torch.utils._python_dispatch import TorchDispatchMode
-
-from ..errors import Unsupported
+from torch.utils.checkpoint import checkpoint
 
 KEPT = ("val", "unbacked_bindings")
-RECOMPUTE = (False, checkpoints.CheckpointPolicy.MUST_RECOMPUTE, checkpoints.CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def gradient_functions(roots):
@@ -25,27 +21,6 @@ def gradient_functions(roots):
             seen.add(function)
             todo.extend(following for following, _ in function.next_functions)
             yield function
-
-
-class Selecting(TorchDispatchMode):
-    """Inside a checkpoint with a policy: asks it, as eager does, of which operators the results are kept."""
-
-    def __init__(self, provenance, contexts):
-        super().__init__()
-        self.graph, self.kept, (context, _) = provenance.graph, provenance.kept, contexts()
-        if not isinstance(context, checkpoints._CachingTorchDispatchMode):
-            raise Unsupported("checkpoint in contexts of its own", "only those of a policy have a meaning for a graph")
-        self.policy = context.policy_fn
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs, last = kwargs or {}, next(iter(reversed(self.graph.nodes)))
-        result = function(*args, **kwargs)
-        if function not in checkpoints.SAC_IGNORED_OPS:
-            context = checkpoints.SelectiveCheckpointContext(is_recompute=False)
-            context.op_output = result
-            if self.policy(context, function, *args, **kwargs) not in RECOMPUTE:
-                self.kept.update(nodes_since(last, self.graph))
-        return result
 
 
 def nodes_since(last, graph):
@@ -88,6 +63,6 @@ class Provenance:
         if captured is not None:
             meta["origin"] = captured.name
             meta["stack_trace"] = captured.meta.get("stack_trace")
-            if captured.target is checkpoints.checkpoint:
+            if captured.target is checkpoint:
                 meta["checkpoint"], meta["kept"] = captured.name, node.name in self.kept
         return meta

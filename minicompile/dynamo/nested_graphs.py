@@ -7,6 +7,7 @@ Mirrors SubgraphTracer of `torch/_dynamo/output_graph.py` and `torch/_higher_ord
 """
 
 import contextlib
+import operator
 
 import torch
 from torch import fx
@@ -29,6 +30,19 @@ class NestedGraph:
         node.target = node.name  # which is unique
         node.meta["example_value"] = value
         return node
+
+    def gather(self, values):
+        """Take these values, which are lifted, as one tuple behind the others."""
+        if not values:
+            return
+        places = [self.lifted.pop(value) for value in values]
+        gathered = self.argument("written", tuple(place.meta["example_value"] for place in places))
+        for number, place in reversed([*enumerate(places)]):
+            with self.graph.inserting_after(gathered):
+                item = self.graph.call_function(operator.getitem, (gathered, number))
+            item.meta = dict(place.meta)
+            place.replace_all_uses_with(item)
+            self.graph.erase_node(place)
 
     def close(self, results, name):
         """Its GraphModule.  results: the nested structure of its nodes and of constants that it returns."""

@@ -465,16 +465,18 @@ def test_other_contexts_of_a_checkpoint_are_left_to_eager():
     assert record.counters["aot_rejected"] == 1
 
 
-def test_checkpoint_of_a_function_that_changes_something_is_left_to_eager():
-    class Normed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inside = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+def test_checkpoint_of_a_function_that_changes_an_object_is_left_to_eager():
+    class Counting(nn.Module):
+        calls = 0
+
+        def inside(self, x):
+            self.calls += 1
+            return x.sin()
 
         def forward(self, x):
             return checkpoint(self.inside, x, use_reentrant=False)
 
-    check(Normed(), tensor(4, 3), graphs=0, graph_breaks=1)
+    check(Counting(), tensor(4, 3), graphs=0, graph_breaks=1)
 
 
 def test_reentrant_checkpoint_without_a_gradient_to_its_arguments():

@@ -78,17 +78,20 @@ class Body:
         return self.tx.build(value)
 
 
-def capture_pure(tx, function, args, kwargs, complaint):
-    """(the nested graph of a call, the nodes of its result), where the call computes tensors and changes nothing."""
+def capture_pure(tx, function, args, kwargs, complaint, may_write=lambda node: False):
+    """(the nested graph of a call, the nodes of its result, and of the values that it writes).
+
+    It computes tensors and changes nothing else.
+    """
     output = tx.output
     effects, versions = effects_of(output), tensor_versions(output)
     with nested_graph(output) as nested:
         results = function.realize().call_function(tx, list(args), kwargs).realize().as_proxy()
         results = pytree.tree_map_only(fx.Node, lambda node: local_node(output, node), results)
     written = [n for n in nested.lifted if version_of(n) != versions.get(n, 0)]
-    if written or changed_since(output, effects):
+    if changed_since(output, effects) or not all(map(may_write, written)):
         unsupported("function with a graph of its own", complaint)
-    return nested, results
+    return nested, results, written
 
 
 class GraphValueVariable(VariableTracker):
@@ -188,9 +191,18 @@ def call_checkpoint(tx, function, *args, **kwargs):
         contexts = Contexts(existing(tx, options["context_fn"]))
         options["context_fn"] = GraphValueVariable(attach(tx.output, contexts, "checkpoint_contexts"))
     complaint = "checkpoint runs twice what changes something outside"
-    nested, results = capture_pure(tx, function, args, kwargs, complaint)
+
+    def is_buffer(node):
+        outside = node.op == "placeholder" and node.graph is tx.output.root_graph
+        return outside and not node.meta["example_value"].requires_grad
+
+    nested, results, written = capture_pure(tx, function, args, kwargs, complaint, is_buffer)
+    nested.gather(written)
     body = attach(tx.output, nested.close(results, "checkpoint_body"), "checkpoint_body")
-    return graph_call(tx, checkpoint, [GraphValueVariable(node) for node in (body, *nested.lifted)], options)
+    operands = [GraphValueVariable(node) for node in (body, *nested.lifted)]
+    if written:  # in a tuple: checkpoint remembers the version of each tensor that it is given
+        operands.append(tx.build_sequence(tuple, map(GraphValueVariable, written)))
+    return graph_call(tx, checkpoint, operands, options)
 
 
 # --- hooks ----------------------------------------------------------------------------------------------
@@ -282,7 +294,7 @@ def described(results):
 def capture_branch(tx, function, operands, word):
     """(example results, node of the nested graph, nodes of what it takes)."""
     complaint = "a branch of torch.cond changes something outside of it"
-    nested, results = capture_pure(tx, function, operands, {}, complaint)
+    nested, results, _ = capture_pure(tx, function, operands, {}, complaint)
     values = pytree.tree_leaves(example_values(results))
     if not all(isinstance(value, torch.Tensor) for value in values):
         unsupported("function with a graph of its own", "a branch of torch.cond returns something else than tensors")
