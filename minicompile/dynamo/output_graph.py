@@ -30,7 +30,7 @@ from .variables.base import LazyVariable, unsupported
 from .variables.overrides import is_overriding, plain_tensor, without_overriding
 from .variables.random_numbers import DrawSource
 from .variables.symbolic import SymNodeVariable
-from .variables.tensor_state import as_normal_tensor, with_normal_tensors
+from .variables.tensor_state import as_normal_tensor, base_of, with_normal_tensors
 from .variables.warned import without_warnings
 
 
@@ -100,6 +100,7 @@ class OutputGraph:
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=self.sizes.env)
         self.inputs = []
         self.in_inference_mode, self.grad_enabled = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        self.counted = {}  # id of a fake -> the fake of an input or of its base: its writes are counted from zero
         self.first_versions = {}  # tracker of an input -> of the number of writes to it before the graph runs
         self.data_aliases = []  # the fakes of `tensor.data`: the tensor's version does not count writes to them
         self.written_in_inference = []  # storages, by their addresses: inference tensors have no version
@@ -197,7 +198,15 @@ class OutputGraph:
             unsupported("unusual tensor", f"{source.name} is a view of a tensor that got a history in the graph")
         with temporarily_clear_interpreter_stack():
             fake = self.sizes.fake_tensor(self.fake_mode, plain, source) if plain is tensor else self.fakeify(plain)
+        self.count_from_zero(fake)
         return self.add_placeholder(tensor, fake, source)
+
+    def count_from_zero(self, fake):
+        """Its version is how often the graph wrote to it; PyTorch wrote too, where it put it into its memory."""
+        owner = base_of(fake)
+        if not owner.is_inference() and id(owner) not in self.counted:
+            torch._C._autograd._unsafe_set_version_counter((owner,), (0,))
+            self.counted[id(owner)] = owner
 
     @staticmethod
     def got_history(graph_input, base):

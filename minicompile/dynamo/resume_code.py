@@ -96,8 +96,9 @@ def resume_code(original, place, bound, local_names, callee=None):
 def _make_resume_code(original, place, bound, local_names, callee):
     instructions, _ = instructions_of(original)
     inner = cells_made_inside(instructions)
-    if inner and inner & live_sets(instructions)[place]:
-        unsupported("value across a break", "a comprehension with a cell of its own cannot be re-entered")
+    taken_over = {*original.co_varnames, *original.co_cellvars}.intersection(original.co_freevars)
+    if taken_over or inner and inner & live_sets(instructions)[place]:
+        unsupported("value across a break", "a comprehension with a cell, or in place of one, cannot be re-entered")
     body = copy_instructions(instructions)
     prologue = _prologue(original, bound, inner)
     if callee is not None:

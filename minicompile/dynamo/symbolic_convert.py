@@ -279,6 +279,10 @@ def check_can_inline(tx, function):
         unsupported("function left to eager", f"{function.function_name} is part of minicompile itself")
     if function.code.co_flags & (0x80 | 0x200):
         unsupported("coroutine", f"{function.function_name} is asynchronous")
+    if not set(function.code.co_cellvars).isdisjoint(function.code.co_freevars):
+        unsupported(
+            "instruction not captured", f"a comprehension in {function.function_name} takes over a free variable"
+        )
 
 
 class InliningInstructionTranslator(InstructionTranslatorBase):

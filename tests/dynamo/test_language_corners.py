@@ -2,6 +2,7 @@
 
 import builtins
 import collections
+import contextlib
 import copy
 import functools
 import itertools
@@ -728,6 +729,60 @@ def test_a_comprehension_that_takes_over_a_variable():
     assert same(stored_after) == ([2, 2, 2], 20)
     assert same(a_cell_outside_too) == ([2, 2, 2], 10, 10)
     assert same(lambda x: (stored_after(x), a_cell_outside_too(x))) == (([2, 2, 2], 20), ([2, 2, 2], 10, 10))
+
+
+def test_a_comprehension_that_takes_over_a_free_variable():
+    """From 3.12 on it runs in the function's frame, which has two places of this name then."""
+
+    def in_a_generator(x, v):
+        def make():
+            got = [v for v in range(2)]
+            yield got
+            pause()
+            yield v, [v for v in "ab"]
+
+        made = make()
+        return next(made), pause(), list(made)
+
+    def in_a_manager(x, v):
+        @contextlib.contextmanager
+        def manager():
+            try:
+                yield v
+            except ValueError:
+                v_s.append([v for v in [x.shape[0]]])
+            v_s.append(v)
+
+        v_s = []
+        with manager() as got:
+            pause()
+            raise ValueError
+        return got, v_s
+
+    def unbound(x, v):
+        def make():
+            yield [v for v in range(2)]
+            yield v  # noqa: F821
+
+        del v
+        made = make()
+        try:
+            return next(made), pause(), next(made)
+        except NameError as error:
+            return str(error)
+
+    def kept(x, v):  # CPython itself leaves the comprehension's cell in the place of the variable
+        def make():
+            makers = [(lambda: v) for v in range(3)]
+            pause()
+            return [make() for make in makers], v
+
+        return make()
+
+    assert same(in_a_generator, 7) == ([0, 1], None, [(7, ["a", "b"])])
+    assert same(in_a_manager, 7) == (7, [[X.shape[0]], 7])
+    assert "'v' where it is not associated with a value in enclosing scope" in same(unbound, 7)
+    assert same(kept, 7)[0] == [2, 2, 2]
 
 
 def test_names_of_generators():

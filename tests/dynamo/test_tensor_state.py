@@ -125,6 +125,48 @@ def test_versions(backend):
     assert minicompile.record.stats()["graphs"] == 1
 
 
+@pytest.mark.parametrize("alias", [torch.Tensor.detach, lambda x: x[1:].detach(), lambda x: x[1:], lambda x: x.data])
+def test_versions_of_two_names_of_one_memory(alias):
+    """A detached tensor shares the count of writes and is no view; `.data` counts its own."""
+
+    def run(x, other):
+        before = other._version
+        other.add_(1)
+        x.mul_(2)
+        return before, x._version, other._version, x + 1
+
+    def made_before_a_break(x, other):
+        other = alias(x)
+        minicompile.graph_break()
+        return other._version, x._version
+
+    for function in (run, made_before_a_break):
+        results = []
+        for each in (function, minicompile.compile(function, backend="eager")):
+            x = X.clone()
+            other = alias(x)
+            results.append([each(x, other), each(x, other), each(other, x)])
+        assert not differences(*results)
+    assert results[1] == [(0, 0)] * 3
+
+
+def test_a_function_of_python_for_each_element():
+    """It reads the memory, which fake tensors do not have."""
+
+    def run(x, n):
+        try:
+            x.detach().apply_(n)
+        except TypeError:
+            n += 1
+        try:
+            x.map_(x, n).map2_(x, x, n)
+        except TypeError:
+            n += 1
+        return x.clone().apply_(lambda value: value + n).map_(x, lambda a, b: a - b), n
+
+    check(run, X.clone(), 3)
+
+
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_other_memory(backend):
     def run(x, p):

@@ -81,7 +81,10 @@ BREAKS = {  # function -> kind of the break
 BREAKING_METHODS = {  # of a tensor: name -> kind of the break
     "__contains__": "data-dependent branch",
     **dict.fromkeys(("item", *(f"__{n}__" for n in "int float bool index complex".split())), "tensor read as a number"),
-    **dict.fromkeys(("tolist", "tobytes", "__array__", "data_ptr"), "tensor read as a list or array"),
+    # (the last three call a Python function for each element)
+    **dict.fromkeys(
+        ("tolist", "tobytes", "__array__", "data_ptr", "apply_", "map_", "map2_"), "tensor read as a list or array"
+    ),
     **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
 }

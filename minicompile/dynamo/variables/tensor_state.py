@@ -50,10 +50,21 @@ def read_version(tx, tensor):
         if tensor.fake.untyped_storage()._cdata in storages:
             unsupported("tensor attribute", "`._version` of a view of an input")
         return tx.build(tensor.fake._version)
+    owner, memory = base_of(tensor.fake), tensor.fake.untyped_storage()._cdata
+    for other in (each.fake for each in tx.output.tensor_inputs() if not each.fake.is_inference()):
+        if other._version > 0 and base_of(other) is not owner and other.untyped_storage()._cdata == memory:
+            unsupported(
+                "tensor attribute", "`._version` of an input that was written to as another, maybe its `detach()`"
+            )
     if tensor not in tx.output.first_versions:
         value = tx.output.input_value(tensor)._version
         tx.output.first_versions[tensor] = tx.output.add_number(value, AttrSource(tensor.source, "_version"))
     return tx.call(operator.add, tx.output.first_versions[tensor], tx.build(tensor.fake._version))
+
+
+def base_of(tensor):
+    """The tensor that it is a view of, with which it shares the count of writes."""
+    return tensor._base if tensor._is_view() else tensor
 
 
 def as_inference_tensor(tensor):
