@@ -31,9 +31,15 @@ def words(seed, index):
     return low, high
 
 
-def uniform_at(seed, index, word=0):
-    """A float32 in [0, 1), of 24 random bits."""
-    return (words(seed, index.long())[word] >> 8).float() * 2**-24
+def uniform_at(seed, index, word=None):
+    """A float32 in [0, 1), of 24 random bits.
+
+    word: which of an element's own two; None: an element and its neighbour share two, which is half the work.
+    """
+    index = index.long()
+    first, second = words(seed, index if word is not None else index >> 1)
+    chosen = torch.where(index & 1 == 0, first, second) if word is None else (first, second)[word]
+    return (chosen >> 8).float() * 2**-24
 
 
 def draw_seeds(count, device):
@@ -46,7 +52,7 @@ def seed(device):
     return draw_seeds(1, device)[0]
 
 
-def uniform(seed, size, word):
+def uniform(seed, size, word=None):
     return uniform_at(seed, torch.arange(math.prod(size), device=seed.device), word).reshape(size)
 
 
@@ -74,17 +80,17 @@ define(  # what inductor makes of all the `seed`s of a graph
     torch.Tag.nondeterministic_seeded,
 )
 define(
-    "uniform(Tensor seed, SymInt[] size, int word) -> Tensor",
+    "uniform(Tensor seed, SymInt[] size, int? word=None) -> Tensor",
     uniform,
-    lambda seed, size, word: torch.empty(size, dtype=torch.float32, device=seed.device),
+    lambda seed, size, word=None: torch.empty(size, dtype=torch.float32, device=seed.device),
     torch.Tag.pointwise,
 )
 
 
-def uniform_like(x, *more):
-    """Numbers for the elements of a tensor, in the order of its memory; for each word in `more`, others as well."""
+def uniform_like(x, words=(None,)):
+    """Numbers for the elements of a tensor, in the order of its memory: for each word in `words`."""
     order = sorted(range(x.dim()), key=lambda d: -x.stride(d)) if not x.is_contiguous() else list(range(x.dim()))
     first, size = torch.ops.minicompile.seed(x.device), [x.shape[d] for d in order]
     back = [order.index(d) for d in range(x.dim())]
-    made = [torch.ops.minicompile.uniform(first, size, word).permute(back) for word in (0, *more)]
-    return made if more else made[0]
+    made = [torch.ops.minicompile.uniform(first, size, word).permute(back) for word in words]
+    return made if len(words) > 1 else made[0]

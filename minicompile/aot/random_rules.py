@@ -52,7 +52,7 @@ def randn_like(x, *, dtype=None, **kwargs):
     dtype = dtype or x.dtype
     if not narrow(x, dtype):
         return NotImplemented
-    distance, angle = philox.uniform_like(x, 1)
+    distance, angle = philox.uniform_like(x, (0, 1))
     return (torch.sqrt(-2 * torch.log(1 - distance)) * torch.cos(2 * math.pi * angle)).to(dtype)
 
 

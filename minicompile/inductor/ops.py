@@ -161,8 +161,9 @@ ROWS = [
     ("copysign", "float", torch.copysign, "m_copysign({0}, {1})", "libdevice.copysign({0}, {1})", 1),
     ("nextafter", "float", torch.nextafter, "m_nextafter<{store}>({0}, {1})", "libdevice.nextafter({0}, {1})", 20),
     # ---- random numbers (see philox.py; C++ kernels get eager's)
-    ("uniform", "draw", philox.uniform_at, "", "rt.uniform({0}, {1}, 0)", 30),
-    ("uniform_1", "draw", lambda seed, i: philox.uniform_at(seed, i, 1), "", "rt.uniform({0}, {1}, 1)", 30),
+    ("uniform", "draw", philox.uniform_at, "", "rt.uniform({0}, {1})", 30),
+    ("uniform_0", "draw", lambda seed, i: philox.uniform_at(seed, i, 0), "", "rt.uniform_word({0}, {1}, 0)", 30),
+    ("uniform_1", "draw", lambda seed, i: philox.uniform_at(seed, i, 1), "", "rt.uniform_word({0}, {1}, 1)", 30),
 ]  # fmt: skip
 
 OPS = {row[0]: OpSpec(*row) for row in ROWS}

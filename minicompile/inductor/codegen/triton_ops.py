@@ -289,8 +289,8 @@ def digamma(a):
 
 
 @jit
-def uniform(seed, index, word: tl.constexpr):
-    """Philox-2x32-10 of a seed and the number of an element; see philox.py."""
+def _words(seed, index):
+    """Philox-2x32-10 of a seed and a number; see philox.py."""
     if index.dtype == tl.int64:
         seed = seed ^ (index & -(1 << 32))
     key, high, low = seed.to(tl.uint32), (seed >> 32).to(tl.uint32), index.to(tl.uint32)
@@ -298,7 +298,43 @@ def uniform(seed, index, word: tl.constexpr):
         product = low.to(tl.uint64) * 0xD256D193
         low, high = (product >> 32).to(tl.uint32) ^ key ^ high, product.to(tl.uint32)
         key = key + 0x9E3779B9
-    return ((low if word == 0 else high) >> 8).to(tl.float32) * 5.9604644775390625e-08
+    return low, high
+
+
+@jit
+def _unit(word):
+    return (word >> 8).to(tl.float32) * 5.9604644775390625e-08
+
+
+@jit
+def uniform_word(seed, index, word: tl.constexpr):
+    """One of the two words of an element."""
+    low, high = _words(seed, index)
+    return _unit(low if word == 0 else high)
+
+
+@jit
+def uniform(seed, index):
+    """An element has one word of the pair that it shares with its neighbour."""
+    low, high = _words(seed, index >> 1)
+    return _unit(tl.where(index % 2 == 0, low, high))
+
+
+@jit
+def uniform_pairs(seed, index):
+    """The same where both of a pair lie side by side along the last axis: the words are computed once for the two."""
+    if len(index.shape) == 1:
+        even, _ = tl.split(tl.reshape(index, [index.shape[0] // 2, 2]))
+    else:
+        even, _ = tl.split(tl.reshape(index, [index.shape[0], index.shape[1] // 2, 2]))
+    low, high = _words(seed, even >> 1)
+    return _unit(tl.reshape(tl.join(low, high), index.shape))
+
+
+@jit
+def uniform_pairs_down(seed, index):
+    """... and where they lie along the first of two axes."""
+    return tl.trans(uniform_pairs(seed, tl.trans(index)))
 
 
 # --- indices ------------------------------------------------------------------------------------------

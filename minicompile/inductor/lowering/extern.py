@@ -72,8 +72,8 @@ def seed(device):
 
 
 @register_lowering(torch.ops.minicompile.uniform)
-def uniform(seed, size, word):
-    name = ("uniform", "uniform_1")[word]
+def uniform(seed, size, word=None):
+    name = "uniform" if word is None else f"uniform_{word}"
 
     def inner(position):
         number = flatten(position, tuple(size))
