@@ -104,8 +104,8 @@ coroutine
     A coroutine runs in the pieces that an event loop chooses, not in one go.
     compile the plain functions that the coroutine calls
 cached function
-    The function keeps its results by argument; to look one up, capture must know the arguments.
-    cache constants only, or call the function underneath (`function.__wrapped__`)
+    The function keeps its results by argument, so capture must know these; and what is new to it runs in its turn.
+    cache constants only, and only compute; or call the function underneath (`function.__wrapped__`)
 # --- classes and objects ----------------------------------------------------------------------------------------
 class definition
     A class statement makes a new class on each call, and nothing that was compiled for one fits the next.

@@ -241,6 +241,9 @@ def compile_frame(options, code, function, arguments, state, entry):
     return new_code, check
 
 
+ENTRY_ONLY = ("exception leaves the frame", "cached function")  # kinds of breaks that may be gone at another call
+
+
 def capture_frame(options, code, function, arguments, state, function_modes):
     """Run the translator over the frame, again after each `RestartAnalysis`.  Returns a Capture."""
     named = dict(zip(frame_arguments(code), arguments))
@@ -251,7 +254,7 @@ def capture_frame(options, code, function, arguments, state, function_modes):
         try:
             instructions = translator.run()
         except RestartAnalysis as restart:
-            if restart.error.kind == "exception leaves the frame":  # what it took to come there holds for this entry
+            if restart.error.kind in ENTRY_ONLY:  # what it took to come there holds for this entry
                 carried = output.guards
             attempts += 1
             if options.fullgraph:

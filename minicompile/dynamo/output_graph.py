@@ -107,6 +107,7 @@ class OutputGraph:
         self.undoes = getattr(compile_options.backend, "undoes", False)  # what a graph has done, where it raises
         self.with_other_memory = set()  # sources of inputs of which the graph exchanges the memory
         self.cached_calls = []  # of functions with an lru_cache, in order
+        self.is_trial = False  # see unseen_calls.py
         self.warnings = []  # that its operators gave
         self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call

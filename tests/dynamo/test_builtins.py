@@ -782,7 +782,7 @@ def test_partial_after_a_break():
 
 
 def test_lru_cache_is_honoured():
-    compiled = minicompile.compile(lambda x: x + cached(3) + cached(3), backend="eager", fullgraph=True)
+    compiled = minicompile.compile(lambda x: x + cached(3) + cached(3), backend="eager")  # which notes its calls
     calls.clear(), cached.cache_clear()
     assert torch.equal(compiled(X), X + 12) and calls == [3]
     compiled(X)

@@ -1,23 +1,22 @@
-"""Existing functions with an lru_cache: called as often, and with the same answers, as in eager.
+"""Existing functions with an lru_cache: called as often, in the same order, and with the same answers, as in eager.
 
 Goes in: such a function, and arguments that are constants or objects known by identity.  Comes out: what its cache has
-for them, as an existing value; anything else breaks the graph: the cache is not to be skipped.
-
-A guard reads the answer without a call, which would be counted (`cache_info`); where the cache has none, it makes the
-call ahead of its turn.  The new code makes each call that is not made yet, in the order of the program.
+for them, as an existing value; a guard reads it without a call, which would be counted (`cache_info`).  The new code
+makes each call, in the order of the program.
+What the cache has not yet, only the function can tell.  Where nobody can see when it runs (`unseen_calls.py`), capture
+runs it, and the new code's call makes the cache take down this answer; else the graph breaks before the call, until
+the cache has the answer.
 PyTorch has no such file: torch.compile traces the function below the cache.  Taught in chapter 06.
 """
 
-import collections
-import contextlib
 import functools
 import gc
 import sys
 import types
-import weakref
 
 from ..builder import guarded, wraps
 from ..source import CallSource, ConstantSource
+from ..unseen_calls import answer_for, why_seen
 from .base import ValueVariable, as_observed, unsupported
 from .constant import NONE
 from .elements import SPELLED
@@ -26,40 +25,34 @@ from .functions import BoundMethodVariable
 PURE = {"torch", *sys.stdlib_module_names}  # packages whose cached functions give the same answer at any time
 
 
+def is_pure(function):
+    return type(function) is types.FunctionType and (function.__module__ or "").partition(".")[0] in PURE
+
+
 class CachedFunctionVariable(ValueVariable):
     """A function under `functools.lru_cache`."""
 
     def call_function(self, tx, args, kwargs):
         values, named = [self.known(tx, a) for a in args], {k: self.known(tx, v) for k, v in kwargs.items()}
-        wrapped = getattr(self.value, "__wrapped__", None)
-        objects = [argument for argument in (*args, *kwargs.values()) if not argument.is_python_constant()]
-        changed = has_changed_something(tx.output)
-        if changed and (sees_program(tx, wrapped) or sees_changes(tx.output, [o.realize().value for o in objects])):
-            unsupported("cached function", f"{self.value.__qualname__} can see what the program works on")
-        if (
-            not objects
-            and isinstance(wrapped, types.FunctionType)
-            and (wrapped.__module__ or "").partition(".")[0] in PURE
-        ):
+        plain = all(argument.is_python_constant() for argument in (*args, *kwargs.values()))
+        if plain and is_pure(getattr(self.value, "__wrapped__", None)):
             return tx.fold_python(self.value, values, named)
+        if tx.output.is_trial:
+            unsupported("cached function", f"{self.value.__qualname__} counts its calls")
         call = self.cached_call(tx, values, named)
-        try:
-            result = call.answer()
-        except Exception as error:  # of which a cache keeps nothing
-            unsupported("cached function", f"{self.value.__qualname__} raises {type(error).__name__}")
+        source = ConstantSource(call, repr(call))
+        if not call.is_known() and (why := call.why_not_run(tx.output)) is not None:
+            tx.guard("is", CallSource(source, CachedCall.is_answered), False)
+            unsupported("cached function", f"{call} is to run when its turn comes: {why}")
+        tx.guard("is", CallSource(source, CachedCall.is_answered), True)
         tx.output.cached_calls.append(call)
-        return tx.output.lazy(result, CallSource(ConstantSource(call, repr(call)), CachedCall.answer))
+        return tx.output.lazy(call.answer(), CallSource(source, CachedCall.answer))
 
     def cached_call(self, tx, values, named):
-        """Each call once.  A cache that forgets what one call of the program has asked gives no lasting answers."""
         with as_observed(tx):
-            key = key_in_cache(self.value, values, named)
-        size = self.value.cache_parameters()["maxsize"]
-        calls = [call for call in tx.output.cached_calls if call.function is self.value]
-        known = next((call for call in calls if call.key == key and call.types == types_of(values, named)), None)
-        if size is not None and len({id(call) for call in calls}) + (known is None) > size:
-            unsupported("cached function", f"{self.value.__qualname__} keeps {size} results only")
-        return known or CachedCall(self.value, tuple(values), named, key)
+            call = CachedCall(self.value, tuple(values), named)
+        same = (c for c in tx.output.cached_calls if (c.function, c.key, c.types) == (self.value, call.key, call.types))
+        return next(same, call)
 
     def call_method(self, tx, name, args, kwargs):
         if name in ("cache_info", "cache_clear"):
@@ -83,53 +76,6 @@ class CachedFunctionVariable(ValueVariable):
         return BoundMethodVariable(self, instance)
 
 
-def has_changed_something(output):
-    """Whether eager has done something up to here that is yet to be done."""
-    effects = output.side_effects
-    return bool(effects.order or effects.globals or output.changed_inputs())
-
-
-def sees_changes(output, objects):
-    """Whether anything that these objects lead to is changed by the program up to here."""
-    effects = output.side_effects
-    changed = {id(value) for value, tracker in output.variables_by_id.values() if tracker in effects.order}
-    changed |= {id(graph_input.value) for graph_input in output.changed_inputs()}
-    found = reachable(objects)
-    return found is None or not changed.isdisjoint(found)
-
-
-def reachable(objects, limit=10_000):
-    """The ids of all that objects lead to, but for modules, classes and globals; None where there is too much."""
-    found, todo = set(), list(objects)
-    while todo:
-        value = todo.pop()
-        if id(value) in found or issubclass(type(value), (types.ModuleType, type)):
-            continue
-        if len(found) == limit:
-            return None
-        found.add(id(value))
-        is_function = issubclass(type(value), types.FunctionType)
-        todo += (value.__closure__ or ()) if is_function else gc.get_referents(value)
-    return found
-
-
-def sees_program(tx, function):
-    return any(tx.output.known(value) is not None for value in shared_state(function))
-
-
-def shared_state(function):
-    """The objects that a function can reach by name: what it closes over, and its globals that may change."""
-    code = getattr(function, "__code__", None)
-    for cell in getattr(function, "__closure__", None) or ():
-        yield cell
-        with contextlib.suppress(ValueError):  # an empty one
-            yield cell.cell_contents
-    for name in code.co_names if code is not None else ():
-        value = function.__globals__.get(name)
-        if not issubclass(type(value), (types.ModuleType, types.FunctionType, type)):
-            yield value
-
-
 # --- the cache ------------------------------------------------------------------------------------------
 def cache_of(function):
     """The dict in which it looks up its answers: the last one that it refers to, but for its own `__dict__`."""
@@ -144,13 +90,6 @@ def key_in_cache(function, values, named):
     return next(iter(cache_of(probe)))
 
 
-def types_of(values, named):
-    return tuple(map(type, (*values, *named.values())))
-
-
-calls_ahead = weakref.WeakKeyDictionary()  # function -> Counter of the keys for which it was called ahead
-
-
 def short_text(value):
     """For reports: without addresses."""
     return repr(value) if type(value) in SPELLED else f"<{type(value).__name__}>"
@@ -159,29 +98,47 @@ def short_text(value):
 class CachedCall:
     """function(*args, **named), and the key of its answer in the cache."""
 
-    def __init__(self, function, args, named, key):
-        self.function, self.args, self.named, self.key = function, args, named, key
-        self.cache, self.types = cache_of(function), types_of(args, named)
-        self.is_bounded = function.cache_parameters()["maxsize"] is not None
+    def __init__(self, function, args, named):
+        self.function, self.args, self.named = function, args, named
+        self.wrapped = getattr(function, "__wrapped__", None)
+        self.key, self.cache = key_in_cache(function, args, named), cache_of(function)
+        self.types = tuple(map(type, (*args, *named.values())))
+        self.made = []  # the answer, if the cache has it not yet
+
+    def is_answered(self):
+        return self.key in self.cache
+
+    def is_known(self):
+        return bool(self.made) or self.is_answered()
 
     def answer(self):
-        """What the cache has.  Where that is nothing, the function is called, ahead of its turn."""
-        if self.key in self.cache:
-            if not self.is_bounded:
-                return self.cache[self.key]
-            _, *links = gc.get_referents(self.function)  # behind its class: key, answer and class of each link
-            return links[3 * links[::3].index(self.key) + 1]
-        result = self.function(*self.args, **self.named)
-        calls_ahead.setdefault(self.function, collections.Counter())[self.key] += 1
-        return result
+        if not self.is_answered():
+            return self.made[0]
+        if self.function.cache_parameters()["maxsize"] is None:
+            return self.cache[self.key]
+        _, *links = gc.get_referents(self.function)  # behind its class: key, answer and class of each link
+        return links[3 * links[::3].index(self.key) + 1]
+
+    def why_not_run(self, output):
+        """Run the function, for this capture; or say what speaks against it."""
+        size = self.function.cache_parameters()["maxsize"]
+        new = {id(call) for call in output.cached_calls if call.function is self.function and call.made}
+        if size is not None and len(self.cache) + len(new) >= size:
+            return f"its cache has room for {size} results"
+        if type(self.wrapped) is not types.FunctionType:
+            return "it is not written in Python"
+        why = why_seen(output, self.wrapped, self.args, self.named)
+        if why is None:
+            self.made.append(self.wrapped(*self.args, **self.named))
+        return why
 
     def take_turn(self):
-        ahead = calls_ahead.get(self.function, ())
-        if self.key not in ahead:
-            return self.function(*self.args, **self.named)
-        ahead[self.key] -= 1
-        if not ahead[self.key]:
-            del ahead[self.key]
+        """The call itself."""
+        made, self.made = self.made, []
+        if made and not self.is_answered():
+            answer_for(self.wrapped.__code__, made[0], self.function, self.args, self.named)
+        else:
+            self.function(*self.args, **self.named)
 
     def __repr__(self):
         arguments = [*map(short_text, self.args), *(f"{k}={short_text(value)}" for k, value in self.named.items())]
