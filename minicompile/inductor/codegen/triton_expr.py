@@ -307,7 +307,7 @@ class TritonWriter(ExprWriter):
         return f"rt.cast({text}, {storage(expr.dtype)})" if half else text
 
     def in_pairs(self, expr):
-        """How random numbers are written: cheaper where an even element and the next one lie side by side in a block."""
+        """How random numbers are written: cheaper where an even element and the next lie side by side in a block."""
         index = expr.args[1].index
         steps = {var: step for var, step in index.terms if isinstance(var, Var)}
         for axis in self.axes if len(steps) == len(index.terms) else ():

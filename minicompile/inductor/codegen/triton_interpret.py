@@ -16,7 +16,7 @@ import torch
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
-from . import triton_ops
+from . import triton_ops, triton_random
 
 _ATEN = """exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
 erfinv
@@ -86,13 +86,20 @@ def checked(i, size, used):
     return i
 
 
+def _copy(module, **own):
+    """A module executed once more, with `jit` and other names of its own."""
+    spec = importlib.util.spec_from_file_location(f"{module.__name__}_interpreted", module.__file__)
+    copy = importlib.util.module_from_spec(spec)
+    vars(copy).update(jit=lambda function: function, **own)
+    spec.loader.exec_module(copy)
+    return copy
+
+
 @functools.cache
 def ops():
     """The interpreter's copy of `triton_ops`."""
-    spec = importlib.util.spec_from_file_location(f"{triton_ops.__name__}_interpreted", triton_ops.__file__)
-    module = importlib.util.module_from_spec(spec)
-    module.jit, module.libdevice = (lambda function: function), LIBDEVICE
-    spec.loader.exec_module(module)
+    draws = {name: f for name, f in vars(_copy(triton_random)).items() if name.startswith("uniform")}
+    module = _copy(triton_ops, libdevice=LIBDEVICE, **draws)
     module.checked, module.to_half, module.to_float, module.dot = checked, to_half, to_float, dot
     module.digamma = _elementwise(torch.digamma)
     for name, ufunc in (("sum", np.add), ("prod", np.multiply), ("max", np.maximum), ("min", np.minimum)):
