@@ -232,16 +232,26 @@ def _ways_on(tx, frame, eager, everything, number, bound, origin):
             fall_through, after = fall_through + 1, after[:-1]
         unbinds = instruction.opname == "DELETE_FAST" or instruction.opname == "STORE_FAST" and not bound[-1]
         gone = instruction.argval if unbinds else None  # a comprehension ends: its variable is unbound again
+        fall_through = past_jumps(frame, fall_through)
         names = tuple(name for name in names_kept(frame, fall_through) if name != gone)
         body += _call_resume(tx, origin, origin.places[fall_through], after, names)
     if instruction.is_jump:
         effect = stack_effect(instruction, jump=True)
-        target = frame.index_of[id(instruction.argval)]
+        target = past_jumps(frame, frame.index_of[id(instruction.argval)])
         after = (*bound[: len(bound) + min(effect, 0)], *[True] * max(effect, 0))
         stub = _call_resume(tx, origin, origin.places[target], after, tuple(names_kept(frame, target)))
         eager.argval = stub[0]
         body += stub
     return body
+
+
+def past_jumps(frame, number):
+    """Where an instruction leads that only jumps: from 3.12 on, the last line of a loop jumps to its first."""
+    seen = set()
+    while frame.instructions[number].opname == "JUMP" and number not in seen:
+        seen.add(number)
+        number = frame.index_of[id(frame.instructions[number].argval)]
+    return number
 
 
 def _depth(instruction, bound, after):

@@ -446,3 +446,18 @@ def test_a_method_of_a_number_with_one_that_varies():
         log = []
         compiled(torch.ones(2), number, log)
         assert log == [number, number]
+
+
+def test_a_loop_that_asks_a_tensor_goes_on_in_one_function_for_each_way():
+    def halved(x):
+        rounds = 0
+        while x.norm() > 1:
+            x = x / 2
+            rounds += 1
+        return x, rounds
+
+    counter, x = CompileCounter(), torch.full((2,), 100.0)
+    minicompile.record.counters["graph_breaks"] = 0
+    result, rounds = minicompile.compile(halved, backend=counter)(x)
+    assert rounds == 8 and torch.equal(result, x / 256)
+    assert (counter.graphs, minicompile.record.counters["graph_breaks"]) == (3, 3)  # 0 rounds, and any other number
