@@ -80,4 +80,6 @@ def find_wrapper(value):
     wrapper = WRAPPERS.get(type(value))
     if wrapper is not None:
         return wrapper
+    if type.__dict__["__mro__"].__get__(type(value)) is None:  # 3.11's code iterators: asking an ABC of them crashes
+        object.__getattribute__(value, "__class__")  # CPython completes a class when an attribute is read
     return next(candidate for _, _, predicate, candidate in PREDICATES if predicate(value))  # the last takes anything

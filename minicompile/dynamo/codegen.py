@@ -13,6 +13,7 @@ from torch import fx
 from .bytecode import CallArguments, Instruction
 from .source import AttrSource, ItemSource, Source
 from .variables.base import LazyVariable, VariableTracker, unsupported
+from .variables.constant import HAVE_COPIES
 from .variables.descriptors import is_data_descriptor, type_lookup
 from .variables.tensor import TensorVariable
 
@@ -30,6 +31,11 @@ def written_by_code(cls, name):
 def is_untouched(tracker):
     """A value that nobody looked at: it need not even be wrapped to be loaded again."""
     return isinstance(tracker, LazyVariable) and tracker.variable is None and tracker.source is not None
+
+
+def loads_as_constant(tracker):
+    """Not what the program can tell from an equal value: that is read from where it is."""
+    return tracker.is_literal() and (tracker.source is None or tracker.python_type() not in HAVE_COPIES)
 
 
 def is_frame_cell(tracker):
@@ -156,7 +162,7 @@ class PyCodegen:
             tracker = tracker.whole
         if tracker in self.temporaries:
             return self.load_fast(self.temporaries[tracker])
-        if tracker.is_literal():
+        if loads_as_constant(tracker):
             return self.load_const(tracker.as_python_constant())
         if tracker.source is not None:
             return self.load_source(tracker.source)
@@ -178,7 +184,7 @@ class PyCodegen:
             key = tracker.source
         else:
             key = tracker = tracker.realize()
-        if key in self.temporaries or (key is tracker and tracker.is_literal()):
+        if key in self.temporaries or (key is tracker and loads_as_constant(tracker)):
             return
         self(tracker)
         if key in self.temporaries:

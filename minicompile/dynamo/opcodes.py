@@ -6,15 +6,17 @@ or a jump.  Mirrors the opcode methods of `torch/_dynamo/symbolic_convert.py`.  
 A new opcode is one method.  Operators share one table each.
 """
 
+import importlib.util
 import operator
+import sys
 import types
 
 from .lifetimes import refuse_drop
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
-from .source import AttrSource, GlobalSource, ItemSource
-from .variables.base import LazyVariable, ObservedException
+from .source import AttrSource, ConstantSource, GlobalSource, ItemSource
+from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
 from .variables.data_numbers import assumed_truth
 from .variables.elements import iterator_of
@@ -27,6 +29,21 @@ def import_from(module, name):
     namespace = {"__builtins__": {"__import__": lambda *args: empty}}
     exec(f"from it import {name}", namespace)
     return namespace[name]
+
+
+def names_to_import(name, names, level, namespace):
+    """The modules that an import statement asks for, as `sys.modules` knows them."""
+    package = namespace.get("__package__")
+    if level and package:
+        name = importlib.util.resolve_name("." * level + name, package)
+    yield name
+    module = sys.modules.get(name)
+    parts = vars(module) if type(module) is types.ModuleType else {}
+    if "__path__" in parts and "__getattr__" not in parts:
+        yield from (f"{name}.{part}" for part in names or () if part != "*" and part not in parts)
+
+
+MODULES = ConstantSource(sys.modules, "sys.modules")
 
 
 SYMBOLS = "+ - * / // % ** @ & | ^ << >>".split()
@@ -184,6 +201,11 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
 
     def IMPORT_NAME(self, instruction):
         names, level = self.pop().as_python_constant(), self.pop_constant_below()
+        for name in names_to_import(instruction.argval, names, level, self.globals_dict):
+            if name not in sys.modules and not self.output.options.fullgraph:
+                self.output.guard("lacks_key", MODULES, name)
+                hint = "import it at the top of the file; the next call finds it, and is captured anew"
+                unsupported("file access", f"the module {name} is not imported yet, and its code may do anything", hint)
         self.push(self.fold_python(__import__, [instruction.argval, self.globals_dict, None, names, level], {}))
 
     def pop_constant_below(self):

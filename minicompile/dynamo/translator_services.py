@@ -10,10 +10,11 @@ import typing
 
 from .. import errors
 from . import builder
+from .guard_checks import same_constant
 from .skip_files import attributes_of
 from .source import AttrSource, ConstantSource, GlobalSource, ItemSource
 from .variables.base import NotConstant, ObservedException, VariableTracker, fields_of, unsupported
-from .variables.constant import MADE_ANEW, MadeConstantVariable
+from .variables.constant import HAVE_COPIES, MADE_ANEW, MadeConstantVariable
 from .variables.containers import ListVariable
 from .variables.dicts import DictVariable
 from .variables.functions import BuiltinMethodVariable
@@ -131,6 +132,8 @@ class TranslatorServices:
             raise
         except Exception as error:  # whatever it raises, the captured program sees
             self.raise_python_exception(error)
+        if hasattr(type(result), "__next__"):  # of its own, and under way once it was used
+            unsupported("function written in C", f"{getattr(function, '__qualname__', function)} makes an iterator")
         if type(result) in MADE_ANEW:
             return MadeConstantVariable(result, function, constants, named)
         return self.build(result)
@@ -197,9 +200,20 @@ class TranslatorServices:
             for variable in (left, right):
                 if isinstance(variable, VaryingVariable):
                     variable.call_method(self, "is", [], {})
+            if left.is_literal() and right.is_literal():
+                return self.is_same_literal(left, right)
             if not (left.source is None or right.source is None or left.is_immutable() or right.is_immutable()):
                 self.output.guards.add_alias((left.source, right.source), False, self.output.user_location)
         try:
             return left.as_python_constant() is right.as_python_constant()
         except NotConstant:
             return False
+
+    def is_same_literal(self, left, right):
+        """Guards on equal values do not say whether they are one object: `float("nan")` is another one each time."""
+        values = [variable.as_python_constant() for variable in (left, right)]
+        same = values[0] is values[1]
+        if type(values[0]) in (int, *HAVE_COPIES) and same_constant(*values) and (left.source or right.source):
+            sources = [v.source or ConstantSource(value, repr(value)) for v, value in zip((left, right), values)]
+            self.output.guards.add_alias(tuple(sources), same, self.output.user_location)
+        return same

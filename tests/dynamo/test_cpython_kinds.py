@@ -7,11 +7,14 @@ import inspect
 import io
 import itertools
 import random
+import sys
 import types
 import weakref
 
 import torch
 from worlds import same
+
+from minicompile import record
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -521,3 +524,89 @@ def test_a_frozen_set_is_its_own_copy():
         return f, [(X,)]
 
     same(program)
+
+
+def test_what_code_says_of_its_lines_and_positions():
+    def program():
+        def f(x):
+            code = program.__code__
+            return x + 1, list(code.co_lines()), list(code.co_positions())
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+
+
+def test_a_deque_of_a_subclass_keeps_its_bound():
+    class Bounded(collections.deque):
+        maxlen = property(lambda self: "no bound")
+
+    class Plain(collections.deque):
+        pass
+
+    def program():
+        existing, watched = Plain("abc", 4), Bounded("abc", 4)
+        iterator = iter(existing)
+
+        def f(x, given):
+            made = Plain("abcd", maxlen=3)
+            made.append(made.maxlen)
+            print(end="")
+            made.append(given.maxlen)
+            given.extend("xyz")
+            watched.extend("xyz")
+            existing.__init__("pq", 2)
+            existing.append("r")
+            try:
+                next(iterator)
+            except RuntimeError as error:
+                made.append(str(error))
+            try:
+                Plain("ab", -1)
+            except ValueError as error:
+                made.append(str(error))
+            return x + 1, made, made.maxlen, watched.maxlen
+
+        return f, [(X, Plain("ab", 2)), (X, Plain("ab", 2)), (X, Plain("ab", 3)), (X, Plain("ab"))], lambda: existing
+
+    same(program, fullgraph=False)
+
+
+def test_equal_constants_are_not_one_object():
+    def program():
+        nan, other = float("nan"), float("nan")
+        text, copied = "ab" * 3, "".join(["ab"] * 3)
+
+        def f(x, a, b, given):
+            kept = [a, b]
+            questions = a is b, kept == [b, a], a in [b], [a].count(b), {a} == {b}, (a,) == (b,), kept[0] is given[0]
+            print(end="")
+            return x + 1, questions, kept[0] is given[0], kept == given
+
+        steps = [(X, a, b, [a, b]) for a in (nan, other) for b in (nan, other)]
+        steps += [(X, a, b, [b, a]) for a in (text, copied, 2.5) for b in (text, copied, 2.5)]
+        return f, steps + steps[::-1]
+
+    same(program, fullgraph=False)
+
+
+def test_a_module_is_imported_when_the_program_comes_to_it(tmp_path):
+    (tmp_path / "noting_module.py").write_text("import sys\nsys.noted_imports.append(1)\nvalue = 2\n")
+
+    def program():
+        sys.noted_imports = []
+        sys.modules.pop("noting_module", None)
+
+        def f(x):
+            before = len(sys.noted_imports)
+            sys.path.insert(0, str(tmp_path))
+            try:
+                from noting_module import value
+            finally:
+                sys.path.remove(str(tmp_path))
+            return x * value, before, len(sys.noted_imports)
+
+        return f, [(X,), (X,), (X,)]
+
+    same(program, fullgraph=False, recompiles=1)
+    assert record.counters["graph_breaks"] == 1

@@ -12,7 +12,7 @@ from ..builder import wraps_if
 from ..source import CallSource, ItemSource
 from .base import can_change, complain, stand_in, unsupported
 from .constant import NONE, ConstantVariable
-from .containers import DequeVariable, ListVariable
+from .containers import ListVariable, wrap_deque
 from .descriptors import type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
@@ -117,11 +117,13 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             if self.value is not None:
                 unsupported("subclass of a builtin", f"`__init__` of {self}, which exists already")
             base.factory, args = (args[0].realize() if args else NONE), args[1:]
+        if self.base_type is collections.deque:
+            return base.call_method(tx, "__init__", list(args), kwargs)
         named = () if self.base_type in MAPPINGS else kwargs
         if len(args) > 1 or named:
             complain(tx, type(stand_in(self.cls)), *[()] * len(args), **dict.fromkeys(named))
             unsupported("subclass of a builtin", f"making a {self.cls.__name__} of {len(args) + len(named)} arguments")
-        if self.base_type in (list, set, collections.deque):
+        if self.base_type in (list, set):
             base.call_method(tx, "clear", [], {})
         if args or kwargs:
             name = "extend" if self.base_type in SEQUENCES else "update"
@@ -233,11 +235,14 @@ def wrap_contents(output, value, base_type, source):
     if base_type not in SEQUENCES:
         return None
     items = plain_copy(value)
+    readers = source
     if any(can_change(type_lookup(type(value), name).owner) for name in ("__getitem__", "__len__")):
-        source = source and CallSource(source, plain_copy)
-    output.guard("length", source, len(items))
-    items = [output.lazy(item, source and ItemSource(source, index)) for index, item in enumerate(items)]
-    return {list: ListVariable, tuple: TupleVariable, collections.deque: DequeVariable}[base_type](items)
+        readers = source and CallSource(source, plain_copy)
+    output.guard("length", readers, len(items))
+    items = [output.lazy(item, readers and ItemSource(readers, index)) for index, item in enumerate(items)]
+    if base_type is collections.deque:
+        return wrap_deque(output, value, items, source)
+    return {list: ListVariable, tuple: TupleVariable}[base_type](items)
 
 
 @wraps_if(lambda value: builtin_base(type(value)) is not None and type(value) not in BASES, order=70)

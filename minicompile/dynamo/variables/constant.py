@@ -36,6 +36,7 @@ from .refusals import check_index, is_iterable, refuse_attribute
 from .varying import VaryingVariable
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
+HAVE_COPIES = (float, complex, str, bytes, range, torch.device)  # an equal value may be another object
 COMPARISONS = "eq ne lt le gt ge".split()
 BINARY_METHODS = frozenset(
     [f"__{name}__" for name in COMPARISONS]

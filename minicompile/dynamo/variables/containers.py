@@ -9,7 +9,7 @@ import collections
 import operator
 
 from ..builder import wraps
-from ..source import AttrSource, ItemSource
+from ..source import CallSource, ItemSource
 from .base import as_observed, complain, stand_in, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
@@ -202,19 +202,10 @@ class MutableSequence(Sequence):
             self.fill, items = self.replay, ()
         self.push_new(codegen, items)
 
-    def replay(self, codegen):
-        codegen.run(self.refill, self, list(self.items))
-
 
 def refill_list(existing, items):
     """Make an existing list hold exactly these items; no method of a subclass runs."""
     list.__setitem__(existing, slice(None), items)
-
-
-def refill_deque(existing, items):
-    """The same for a deque; its iterators end."""
-    collections.deque.clear(existing)
-    collections.deque.extend(existing, items)
 
 
 def assign_deque(existing, items):
@@ -226,7 +217,9 @@ def assign_deque(existing, items):
 class ListVariable(MutableSequence):
     cls = base = list
     not_found = "list.remove(x): x not in list"
-    refill = staticmethod(refill_list)
+
+    def replay(self, codegen):
+        codegen.run(refill_list, self, list(self.items))
 
     def method_sort(self, tx, *, key=NONE, reverse=FALSE):
         tx.side_effects.mutated(self)
@@ -248,10 +241,6 @@ class DequeVariable(MutableSequence):
     cls = base = collections.deque
     not_found = "{!r} is not in deque"
     generation = 0  # of its structure: the iterators of another one have ended
-
-    @property
-    def refill(self):
-        return refill_deque if self.generation or self.source is None else assign_deque
 
     def reshaped(self, name):
         self.generation += name not in ("__setitem__", "reverse")
@@ -288,8 +277,19 @@ class DequeVariable(MutableSequence):
     def method_extendleft(self, tx, iterable):
         return self.each(tx, "appendleft", iterable)
 
+    def method___init__(self, tx, iterable=None, maxlen=NONE):
+        empty = tx.build(collections.deque).call_function(tx, [tx.build(()), maxlen], {})
+        self.change(tx, "clear")
+        self.items = empty.items
+        return NONE if iterable is None else self.method_extend(tx, iterable)
+
     def push_new(self, codegen, items):
         codegen.call(collections.deque, list(items), self.items.maxlen)
+
+    def replay(self, codegen):
+        if self.source is not None and not self.generation:
+            return codegen.run(assign_deque, self, list(self.items))
+        codegen.run(collections.deque.__init__, self, list(self.items), self.items.maxlen)  # its iterators end
 
 
 def _change(name, numbers):
@@ -312,8 +312,16 @@ def wrap_sequence(output, value, source):
     items = wrap_items(output, value, source)
     if type(value) is list:
         return ListVariable(items, source)
-    output.guard("equals", source and AttrSource(source, "maxlen"), value.maxlen)
-    return DequeVariable(items, source, value.maxlen)
+    return wrap_deque(output, value, items, source)
+
+
+def maxlen_of(value):
+    return collections.deque.maxlen.__get__(value)  # a subclass may have another
+
+
+def wrap_deque(output, value, items, source):
+    output.guard("equals", source and CallSource(source, maxlen_of), maxlen_of(value))
+    return DequeVariable(items, source, maxlen_of(value))
 
 
 def wrap_items(output, value, source):

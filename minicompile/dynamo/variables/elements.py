@@ -25,7 +25,11 @@ class Element:
         self.tx, self.variable = tx, variable.realize()
 
     def __eq__(self, other):
-        return self.tx.is_same(self.variable, other.variable) or self.tx.equals(self.variable, other.variable)
+        """Identity comes first; of constants it is asked only where it matters: it would be one more guard."""
+        questions = [self.tx.is_same, self.tx.equals]
+        if self.variable.is_literal() and other.variable.is_literal():
+            questions.reverse()
+        return any(question(self.variable, other.variable) for question in questions)
 
     def __hash__(self):
         from .dicts import hashable
