@@ -22,6 +22,7 @@ MAX_NODES = 64  # in one kernel: compile time grows faster than the gain beyond
 MIN_PARALLEL = 16  # outer iterations that a group with several passes needs, when the passes are long
 LONG_PASS = 1 << 16
 GPU_PROGRAMS, GPU_ROW, GPU_WORK = 132, 1 << 14, 1 << 18  # the same on a GPU; below that much work a launch costs more
+GPU_SUMS, GPU_HELD = 4, 1 << 10  # reductions that a GPU's thread has registers for, where its rows are longer than that
 SCRATCH = 1 << 16  # bytes of a row that a kernel keeps beside its loops
 
 
@@ -118,13 +119,10 @@ class Scheduler:
         """Try every pair that shares a buffer, most bytes first.  True when something fused."""
         progress = False
         for score, a, b in self.candidates():
-            if (
-                self.groups[a] is None
-                or self.groups[b] is None
-                or len(self.groups[a].nodes + self.groups[b].nodes) > MAX_NODES
-            ):
+            pair = self.groups[a], self.groups[b]
+            if None in pair or sum(len(group.nodes) for group in pair) > MAX_NODES:
                 continue
-            key = (tuple(self.groups[a].names), tuple(self.groups[b].names))
+            key = tuple(tuple(group.names) for group in pair)
             if key in self.refused:
                 continue
             fused, why = self.try_fuse(a, b)
@@ -295,7 +293,8 @@ class Scheduler:
             return "they read what they share at different places"
         if inner and self.starved(nodes, outer, inner) and self.walks_again(nodes):
             return "few outer iterations: the passes run in parallel by themselves"
-        return None
+        long = self.on_gpu and hint(ir.product(v.size for v in inner)) > GPU_HELD
+        return "its sums would fill the registers" if long and sum(n.is_reduction for n in nodes) > GPU_SUMS else None
 
     def starved(self, nodes, outer, inner):
         """Are there too few rows to keep all processors busy, and are they long?"""

@@ -141,7 +141,7 @@ def test_other_draws(in_kernel):
     assert nothing.tolist() == [0, 0, 0] and double.dtype == torch.float64
 
 
-@pytest.mark.parametrize("size", [(40, 64), (40, 63), (300, 2), (2, 3000), (5, 1)], ids=str)
+@pytest.mark.parametrize("size", [(40, 64), (40, 63), (300, 2), (2, 3000), (5, 1), (1, 1)], ids=str)
 def test_every_tile_draws_the_same(size, in_kernel):
     """Pairs lie along rows, along columns, or cross from one row to the next."""
 

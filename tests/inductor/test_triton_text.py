@@ -61,3 +61,12 @@ def test_half_values_are_float32_already(emulate):
             text = source_of(function, x).kernels
             assert "rt.to_float" in text and not re.search(r"rt\.cast\(\w+, tl\.float32\)", text)
             check(function, x)
+
+
+def test_a_kernel_on_a_gpu_has_few_sums_over_long_columns():
+    """A weight that twelve layers share: one kernel for its twelve sums would keep their accumulators in slow memory."""
+    layers = [torch.empty(4096, 64) for _ in range(12)]
+    graph = inductor.lower(aten_graph(lambda *xs: sum(x.sum(0) for x in xs), *layers), layers)
+    sums = [sum(n.is_reduction for n in g.nodes) for g in inductor.schedule(triton.on_device(graph)).groups]
+    assert sum(sums) == 12 and max(sums) == 4
+    assert len(inductor.schedule(graph).groups) < len(sums)

@@ -13,7 +13,7 @@ import torch
 
 from ... import config
 from .. import ir
-from ..indexing import Indirect, Var, divides, from_data, hint
+from ..indexing import Index, Indirect, Var, divides, from_data, hint
 from ..ops import OPS
 from .common import ExprWriter
 
@@ -308,7 +308,8 @@ class TritonWriter(ExprWriter):
 
     def in_pairs(self, expr):
         """How random numbers are written: cheaper where an even element and the next lie side by side in a block."""
-        index = expr.args[1].index
+        number = expr.args[1]
+        index = number.index if isinstance(number, ir.IndexExpr) else Index((), number.value)
         steps = {var: step for var, step in index.terms if isinstance(var, Var)}
         for axis in self.axes if len(steps) == len(index.terms) else ():
             if axis.block and axis.block > 1 and axis.vars and steps.get(axis.vars[-1]) == 1:
