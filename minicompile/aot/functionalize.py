@@ -39,6 +39,11 @@ OVERLAPPING_WRITE = (
     "the graph writes in place to a tensor of which several elements share one place in memory",
     "write to a clone() of it",
 )
+STALE_VIEW = (
+    "write to a view of what has another shape now",
+    "the graph writes to a view whose base was turned in place (`t_`, `squeeze_`) since, and autograd views it again",
+    "turn a view of the base instead: `x = x.t()`",
+)
 SPARSE = (
     "tensor without strides",
     "an operator of the graph makes a sparse tensor",
@@ -277,6 +282,10 @@ def check_write(tensor):
     """The functional form of a write knows elements; where two of them are one place in memory, only eager is right."""
     if has_overlap(tensor) or any(type(v).__name__.split("_")[0] in OVERLAPPING for v in views_of(tensor.elem)):
         raise Unsupported(*OVERLAPPING_WRITE)
+    base = tensor._base if tensor.requires_grad else None
+    turns, views = ([type(v) for v in views_of(t.elem)] if t is not None else [] for t in (base, tensor))
+    if turns and (len(views) <= len(turns) or views[: len(turns)] != turns):
+        raise Unsupported(*STALE_VIEW)
 
 
 def overlap_in_part(a, b):

@@ -50,7 +50,8 @@ class OutputSpec:
 
     kind: "constant" (the value itself), "input" (that object), "graph" (a result of the compiled graph).
     index: which input or result.  views: replayed on it, or None.  needs_grad: in which grad mode, if it matters.
-    geometry: instead of views where sizes are symbolic: (sizes, strides, offset), each a number or ("result", i).
+    geometry: instead of views where sizes are symbolic or the base has another shape now: (sizes, strides, offset),
+    each a number or ("result", i).
     own_version: a tensor on the same memory that counts its writes for itself, as `.data` gives.
     """
 
@@ -114,13 +115,14 @@ class OutputPlanner:
         return self.view("graph", self.result(base), base, value, views)
 
     def view(self, kind, index, base, value, views):
-        """A view of an input or result: its chain of view operators, or its geometry if that has symbolic sizes."""
+        """A view of an input or result: its chain of view operators, or its geometry where these would not do."""
         mode = value.requires_grad if base.requires_grad else None
         own = not share_version(value, base)
-        if not any(v.has_symbolic_inputs for v in views):
+        turned = kind == "graph" and views_of(base.elem)  # since then, in place: `base.t_()`
+        if not turned and not any(v.has_symbolic_inputs for v in views):
             return OutputSpec(kind, index, views=views, needs_grad=mode, own_version=own)
         if value.dtype != base.dtype:
-            raise Unsupported("symbolic view of another type", "an output is a view with a different dtype")
+            raise Unsupported("view of another type", "an output is a view with a different dtype and symbolic sizes")
         numbers = (value.shape, value.stride(), (value.storage_offset() - base.storage_offset(),))
         geometry = tuple(tuple(self.number(n) for n in group) for group in numbers)
         return OutputSpec(kind, index, needs_grad=mode, geometry=geometry, own_version=own)

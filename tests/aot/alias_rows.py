@@ -29,6 +29,21 @@ def views_of_result(x):
     return y.view(-1), y.t(), y[0], y
 
 
+def views_of_result_turned_later(x):
+    y = x * 2
+    row, diagonal = y[0], y.diagonal()
+    y.unsqueeze_(0).transpose_(0, 1)
+    return y, row, diagonal, y[:, 0]
+
+
+def write_to_view_of_result_turned_later(x):
+    y = x * 2
+    row = y[0]
+    y.t_()
+    row.mul_(3)
+    return y
+
+
 def view_then_base_later(x):
     y = x.exp()
     v = y[1:]
@@ -98,6 +113,10 @@ PURE = [
     ("split and whole", split_and_whole, leaves((4, 4))),
     ("views of result", views_of_result, leaves((4, 4))),
     ("views of result, plain", views_of_result, plain((4, 4))),
+    ("views of result, turned later", views_of_result_turned_later, leaves((3, 4))),
+    ("views of result, turned later, plain", views_of_result_turned_later, plain((3, 4))),
+    ("view of result, turned later and written", write_to_view_of_result_turned_later, leaves((3, 4))),
+    ("view of result, turned later and written, plain", write_to_view_of_result_turned_later, plain((3, 4))),
     ("views of two results", views_of_two, leaves((4, 4))),
     ("view without its base", view_then_base_later, leaves((4, 4))),
     ("detached and view", detached_and_view, leaves((4, 4))),
