@@ -147,6 +147,8 @@ def _pop_jump(instruction, backward, following):
 
 def _jump(instruction, backward, following):
     if instruction.opname == "JUMP":
+        if backward and instruction.argval.opname == "SEND":  # a signal is for the innermost generator to see
+            return [Instruction("JUMP_BACKWARD_NO_INTERRUPT", argval=instruction.argval)]
         return [Instruction("JUMP_BACKWARD" if backward else "JUMP_FORWARD", argval=instruction.argval)]
     return _pop_jump(instruction, backward, following)
 

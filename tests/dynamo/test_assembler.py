@@ -405,3 +405,17 @@ def test_any_positions_survive_the_line_table(entries, first_line):
         co_code=nops, co_linetable=table, co_firstlineno=first_line, co_exceptiontable=b""
     )
     assert list(code.co_positions()) == [position for position, size in entries for _ in range(size)]
+
+
+def test_a_signal_finds_the_innermost_generator():
+    def delegating(inner):
+        return (yield from inner)
+
+    assert backward_jumps(rebuilt(delegating).__code__) == ["JUMP_BACKWARD_NO_INTERRUPT"]
+
+
+def backward_jumps(code):
+    """Those to a SEND."""
+    found = list(dis.get_instructions(code))
+    sends = {instruction.offset for instruction in found if instruction.opname == "SEND"}
+    return [i.opname for i in found if i.opname.startswith("JUMP_BACKWARD") and i.argval in sends]
