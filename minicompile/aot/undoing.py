@@ -44,12 +44,17 @@ class Before:
         tensor = self.tensor
         if tensor.grad_fn is not self.grad_fn:
             return
-        if tensor.untyped_storage()._cdata != self.memory.untyped_storage()._cdata:  # `tensor.data` was assigned
+        if place_of(tensor) != place_of(self.memory):  # `tensor.data` was assigned, or `tensor.t_()` called
             tensor.data = self.memory
         with torch.inference_mode(self.version is None):
             tensor.detach().copy_(self.contents)
         if self.version is not None:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
+
+
+def place_of(tensor):
+    """Which elements of which memory it shows."""
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.size(), tensor.stride()
 
 
 def undone_where_it_raises(run, written, draws):

@@ -966,3 +966,17 @@ def test_a_key_whose_hash_has_changed_is_not_found():
         compiled = minicompile.compile(program, backend="eager")
         for _ in range(2):
             assert compiled(torch.ones(2), make)[1:] == program(torch.ones(2), make)[1:]
+
+
+@pytest.mark.parametrize("wrong", [[1], [(1, 2), 3], [(1,)], [(1, 2), (1, 2, 3)], ["abc"], [None], [()], 3])
+def test_each_mapping_has_its_own_words_for_what_are_no_pairs(wrong):
+    def program(x):
+        said = []
+        for cls in (dict, OrderedDict, defaultdict, lambda w: OrderedDict().update(w), lambda w: dict(w, a=1)):
+            try:
+                cls(wrong)
+            except (TypeError, ValueError) as error:
+                said.append((type(error), str(error)))
+        return x + 1, said
+
+    assert minicompile.compile(program, backend="eager", fullgraph=True)(X)[1] == program(X)[1]

@@ -325,3 +325,36 @@ def test_what_a_partial_holds_dies_with_it():
     for run, log in zip((function, minicompile.compile(function, backend="eager")), logs, strict=True):
         run(torch.ones(2), lambda log=log: Noisy(log), log)
     assert logs == (["died", "gone"], ["died", "gone"])
+
+
+def test_what_the_frame_of_an_error_held_dies_with_the_frame():
+    """CPython's own words about a wrong call come from an error that capture made: it keeps no frame alive."""
+
+    def wrong(action):
+        try:
+            action()
+        except TypeError:
+            pass
+
+    def function(x, action, log):
+        def stream():
+            try:
+                wrong(action)
+                yield x
+            finally:
+                log.append("closed")
+
+        for _ in stream():
+            break
+        noisy = Noisy(log)
+        print(end="")
+        wrong(action)
+        del noisy
+        log.append("end")
+        return x + 1
+
+    for action in (lambda: Noisy(), lambda: Noisy(1, a=2), lambda: max([1, "a"]), lambda: [].append(1, 2)):
+        log = []
+        minicompile.reset()
+        minicompile.compile(function, backend="eager")(torch.ones(2), action, log)
+        assert log == ["closed", "died", "end"]

@@ -557,3 +557,37 @@ def test_a_product_with_a_sequence_names_the_operand_that_is_no_number(left):
     for right in ("a", [1], (1,), Both(), torch.Size([1]), None):
         minicompile.reset()
         assert compiled(X, left, right)[1] == program(X, left, right)[1], right
+
+
+NAMES = """
+iter contains reversed add radd iadd hash eq lt len bool getitem call index enter exit next int str format setitem
+delitem neg round abs divmod pow float missing
+""".split()
+OPERATIONS = [iter, reversed, hash, len, bool, operator.index, next, int, str, format, operator.neg, round, abs, float]
+OPERATIONS += [list, tuple, max, sorted, sum, enumerate, zip, operator.not_, lambda a: [*a], lambda a: [1 for _ in a]]
+OPERATIONS += [lambda a: 1 in a, lambda a: None not in a, lambda a: a + 1, lambda a: 1 + a, lambda a: a == 1]
+OPERATIONS += [lambda a: a[0], lambda a: a[0:1], lambda a: a(), lambda a: [1][a], lambda a: range(a), lambda a: {a}]
+OPERATIONS += [lambda a: operator.setitem(a, 1, 2), lambda a: operator.delitem(a, 1), lambda a: divmod(a, 1)]
+OPERATIONS += [
+    lambda a: operator.iadd(a, 1),
+    lambda a: a < 1,
+    lambda a: f"{a}",
+    lambda a: 2**a,
+    lambda a: 1 if a else 2,
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+@pytest.mark.parametrize("base", [object, list, dict, collections.UserDict])
+def test_a_special_method_that_is_none_is_taken_back(base, number):
+    cls = type("Taken", (base,), {f"__{name}__": None for name in NAMES if base is not collections.UserDict})
+
+    def program(x):
+        made = cls()
+        try:
+            result = OPERATIONS[number](made)
+        except (TypeError, LookupError, ValueError) as error:
+            return x + 1, type(error), str(error)
+        return x + 1, type(result)
+
+    assert minicompile.compile(program, backend="eager")(X)[1:] == program(X)[1:]

@@ -455,3 +455,22 @@ def test_inference_tensors_are_written_in_a_mode_of_the_program(backend):
         return [function(torch.ones(3)).tolist() for _ in range(2)], state.tolist(), state.is_inference()
 
     assert run(lambda f: minicompile.compile(f, backend=backend)) == run(lambda f: f)
+
+
+@pytest.mark.graph_errors
+@pytest.mark.parametrize("turned", ["t_", "squeeze_", "unsqueeze_"])
+def test_a_graph_that_raises_leaves_the_layout_as_it_was(turned):
+    def program(x, index):
+        getattr(x, turned)(*[0] * (turned == "unsqueeze_"))
+        x.add_(1)
+        return x[..., 0][index]
+
+    compiled = minicompile.compile(program, backend="eager")
+    for index in (torch.tensor([0]), torch.tensor([7])):
+        seen = []
+        for function in (program, compiled):
+            x = torch.arange(3.0).reshape(1, 3)
+            with contextlib.suppress(IndexError):
+                seen.append(function(x, index))
+            seen.append((x, x.shape, x.stride(), x._version))
+        assert not differences(seen[: len(seen) // 2], seen[len(seen) // 2 :], exact=True)

@@ -11,7 +11,6 @@ be undone.
 """
 
 import collections
-import contextlib
 import reprlib
 
 from ... import errors
@@ -78,13 +77,23 @@ def stand_in(cls, **namespace):
     return type(type_name(cls), (base,), {"__slots__": (), **namespace})()
 
 
-@contextlib.contextmanager
-def as_observed(tx):
-    """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C."""
-    try:
-        yield
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
-        tx.raise_observed(type(error), *error.args)
+class as_observed:
+    """What CPython says of wrong arguments, the captured program hears.  Keep the block to one call into C.
+
+    No generator: the frame that throws into one would keep the error, and so all frames of capture, in a cycle.
+    """
+
+    HEARD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError)
+
+    def __init__(self, tx):
+        self.tx = tx
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if isinstance(error, self.HEARD):
+            self.tx.raise_observed(kind, *error.args)
 
 
 def complain(tx, function, /, *args, **kwargs):

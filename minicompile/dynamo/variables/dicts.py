@@ -12,7 +12,8 @@ import collections
 
 from ..builder import wraps
 from ..source import AttrSource
-from .base import refuse_arguments, type_name, unsupported
+from .base import complain, refuse_arguments, type_name, unsupported
+from .base import stand_in as bare
 from .constant import NONE, TRUE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, type_lookup
 from .dict_views import DictView
@@ -279,7 +280,7 @@ class DictVariable(BuiltinObject):
         if len(others) > 1:
             refuse_arguments(tx, self.empty().update, others)
         for other in others:
-            for key, value in pairs_of(tx, other):
+            for key, value in pairs_of(tx, other, self.empty().update):
                 self.method___setitem__(tx, key, value)
         for name, value in named.items():
             self.method___setitem__(tx, ConstantVariable(name), value)
@@ -352,8 +353,8 @@ def dict_items(tx, variable):
     return DictVariable.of(tx, pairs_of(tx, variable)).items
 
 
-def pairs_of(tx, variable):
-    """(key, value) trackers of a mapping or of an iterable of pairs, one by one, as `dict(variable)` takes them."""
+def pairs_of(tx, variable, update=dict):
+    """(key, value) trackers of a mapping or of an iterable of pairs, one by one, as `update(variable)` takes them."""
     variable = variable.realize()
     derived = issubclass(variable.python_type(), dict) and hasattr(variable, "base_type")
     if derived and type_lookup(variable.cls, "__iter__").attribute is dict.__iter__:  # else it is asked for its keys
@@ -370,12 +371,10 @@ def pairs_of(tx, variable):
         iterator = variable.iterate(tx).realize()
         for index, item in enumerate(iter(lambda: next_or_none(tx, iterator), None)):
             if not is_iterable(item.python_type()):
-                complaint = f"cannot convert dictionary update sequence element #{index} to a sequence"
-                tx.raise_observed(TypeError, complaint)
+                complain(tx, update, [*[(0, 0)] * index, bare(item.python_type())])
             pair = item.unpack(tx)
             if len(pair) != 2:
-                complaint = f"dictionary update sequence element #{index} has length {len(pair)}; 2 is required"
-                tx.raise_observed(ValueError, complaint)
+                complain(tx, update, [*[(0, 0)] * index, (0,) * len(pair)])
             yield pair
 
 

@@ -21,7 +21,7 @@ from . import descriptors
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .instance_dict import InstanceDictVariable
-from .refusals import answered, refuse_attribute, unset_slot
+from .refusals import answered, refuse_attribute, refuse_none, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
@@ -60,6 +60,8 @@ class UserDefinedObjectVariable(VariableTracker):
     def special_method(self, tx, name):
         """`type(self).name`, bound; None if there is none.  What the object itself holds does not count."""
         found = class_lookup(tx, self.cls, name)
+        if found is not None and found.attribute is None:
+            refuse_none(tx, self.cls, name)
         if found is None or found.attribute is None:
             return None
         return descriptor_get(tx, found, self)

@@ -49,6 +49,24 @@ def refuse(tx, function, *operands):
     unsupported("builtin on an unknown value", f"{function.__name__} of {', '.join(map(str, operands))}")
 
 
+AS_IF_ABSENT = {
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__hash__",
+}  # and what operators.py asks for
+NONE_ASKED = {"__iter__": iter, "__contains__": lambda container: None in container, "__reversed__": reversed}
+
+
+def refuse_none(tx, cls, name):
+    """A special method is None (`__iter__ = None`): what the class derives from has it, and this one has not."""
+    if name not in AS_IF_ABSENT:
+        complain(tx, NONE_ASKED.get(name, lambda owner: operator.call(None)), stand_in(cls, **{name: None}))
+
+
 def is_iterable(cls):
     """What `iter()` accepts: `__getitem__` makes a class that is written in Python a sequence, one in C mostly not."""
     return any(
