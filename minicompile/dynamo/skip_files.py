@@ -17,15 +17,9 @@ from .bytecode_analysis import shadows_a_cell
 
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MODELS = os.path.join(_PACKAGE, "bench") + os.sep  # programs of a user's kind
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 SKIPPED_LIBRARIES = (TORCH_FOLDER, os.path.dirname(numpy.__file__) + os.sep)
-SKIPPED_FOLDERS = (
-    *SKIPPED_LIBRARIES,
-    os.path.join(_PACKAGE, "dynamo"),
-    os.path.join(_PACKAGE, "aot"),
-    os.path.join(_PACKAGE, "inductor"),
-    os.path.join(_PACKAGE, "viz"),
-    sysconfig.get_path("stdlib") + os.sep,
-)
 CAPTURED_FOLDERS = (
     os.path.join(TORCH_FOLDER, "nn", "modules"),
     os.path.join(TORCH_FOLDER, "nn", "functional"),
@@ -39,7 +33,9 @@ DISPATCH_FILE = torch.nn.Module._call_impl.__code__.co_filename
 def is_skipped(path):
     if path.startswith(SKIPPED_LIBRARIES):
         return not path.startswith(CAPTURED_FOLDERS[:3])
-    return path.startswith(SKIPPED_FOLDERS) and not path.startswith(CAPTURED_FOLDERS)
+    if path.startswith(_PACKAGE):
+        return not path.startswith(_MODELS)
+    return path.startswith(_STANDARD_LIBRARY) and not path.startswith(CAPTURED_FOLDERS)
 
 
 def is_generated_for_skipped(code, function):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import minicompile
+from minicompile import config, record
 from minicompile.testing import CompileCounter
 
 
@@ -379,3 +380,16 @@ def test_no_code_of_the_program_runs_where_a_class_has_a_property_called_dict():
         return x * sly.scale, sly["a"]
 
     assert minicompile.compile(f, backend="eager")(torch.ones(1), Sly(a=2))[1] == 2
+
+
+def test_nothing_of_the_compiler_is_captured_where_a_backward_is_compiled():
+    """The hook is on there: the backward runs inside a compiled function."""
+    w = torch.randn(3, requires_grad=True)
+
+    def step(x):
+        (x * w).sin().sum().backward()
+        return w.grad * 2
+
+    with config.patch(graph_cache=True):
+        minicompile.compile(step, backend="inductor")(torch.ones(3))
+    assert all(entry.location.startswith(__file__) for entry in record.compilations)
