@@ -167,7 +167,7 @@ def nodes_of(graph):
     A backward runs, and frees, everything that a node leads to: in eager what other results alone lead to is left.
     """
     everything = frozenset(range(len(graph.differentiable)))
-    whole, parts, left = Node(everything, [*range(graph.result_count)], [*range(graph.input_count)]), [], everything
+    whole, parts, left = Node(everything, [*range(graph.result_count)], graph.grad_inputs), [], everything
     while left:
         tangents = grown = graph.frees[min(left)] | {min(left)}
         while (grown := tangents.union(*(graph.frees[i] for i in tangents))) != tangents:
@@ -190,7 +190,7 @@ def autograd_function(graph, forward, backward):
         with torch.no_grad():
             outputs = forward([*inputs])
         if all(inputs[i].is_leaf for i in of_some):
-            return apply(inputs, outputs, *inputs)
+            return apply(inputs, outputs, *(inputs[i] for i in whole.inputs))
         results = list(outputs[: graph.result_count])
         for node, apply_part in apart:
             made = apply_part(inputs, outputs, *(inputs[i] for i in node.inputs))

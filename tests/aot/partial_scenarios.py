@@ -297,3 +297,15 @@ def written_inputs_of_some(compiler):
     z.sum().backward()
     (y.sum() + h.sum()).backward()
     return x.grad, w.grad, mask
+
+
+@scenario
+def input_that_gets_no_gradient(compiler):
+    """Its own graph, which has been freed, is not run again, and its hooks are not called."""
+    x, w, called = leaf(3), leaf(3, seed=4), []
+    h = (x * w).exp()
+    h.sum().backward()
+    h.grad_fn.register_hook(lambda *grads: called.append(grads))
+    y = compiler(lambda h, w: h.detach() * w.sin())(h, w)
+    y.sum().backward()
+    return x.grad, w.grad, called
