@@ -63,6 +63,11 @@ REFUSED_WRITES = {  # part of a message -> kind, explanation, hint
         "give the whole tensor to the compiled function",
     ),
 }
+TWO_TYPES = (
+    "parameter under autocast of two types",
+    "inside of one autocast block another one wants a type of a parameter that was cast already, which autocast reuses",
+    "do not nest blocks of two types around the same layers",
+)
 OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
 
@@ -198,6 +203,8 @@ class GraphRunner(fx.Interpreter):
         self.constants, self.bases, self.provenance, self.inference = constants, {}, provenance, inference
         self.aliases, self.memories = aliases, memories
         self.second_runs = {}  # captured node -> what it does in the backward
+        self.casts = {}  # id of a parameter -> the type that an operator under autocast took it in
+        self.keeps_casts = True  # the trace itself switches this off
 
     def get_attr(self, target, args, kwargs):
         value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -224,6 +231,10 @@ class GraphRunner(fx.Interpreter):
             return results
         if target is setattr:
             return self.memories.replace(*args, self.env)
+        if target is torch.clear_autocast_cache:
+            self.casts.clear()
+        if target is torch.set_autocast_cache_enabled:
+            self.keeps_casts = args[0]
         if target is torch._C._set_grad_enabled and self.inference:
             return None  # even under enable_grad() autograd records nothing
         return super().call_function(RECURRENT.get(target, target), args, kwargs)
@@ -235,6 +246,7 @@ class GraphRunner(fx.Interpreter):
             if self.env[node.args[0]].requires_grad != (node.args[1:] != (False,)):
                 raise Unsupported(*AUTOGRAD_MUTATION)
         given = [self.env[n] for n in node.all_input_nodes if isinstance(self.env[n], FunctionalTensor)]
+        self.note_casts([self.env[n] for n in node.all_input_nodes if n.op in ("placeholder", "get_attr")])
         versions = [tensor._version for tensor in given]
         result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
         for tensor, version in zip(given, versions, strict=True):
@@ -247,6 +259,15 @@ class GraphRunner(fx.Interpreter):
         if isinstance(result, FunctionalTensor) and not views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result
+
+    def note_casts(self, tensors):
+        """Autocast keeps a parameter as it cast it first, until the outermost block ends: the trace does not."""
+        for tensor in tensors if self.keeps_casts and torch._C._is_any_autocast_enabled() else ():
+            trains = isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor.dtype is torch.float32
+            if trains and torch.is_autocast_enabled(tensor.device.type):
+                dtype = torch.get_autocast_dtype(tensor.device.type)
+                if self.casts.setdefault(id(tensor), dtype) is not dtype:
+                    raise Unsupported(*TWO_TYPES)
 
     def run_and_note(self, node, run):
         return self.provenance.run(node, run)

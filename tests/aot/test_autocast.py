@@ -142,7 +142,18 @@ def custom_in_half(x, w, dtype):
     return NoCast.apply(x, w)
 
 
+def parameter_in_two_types(x, w, dtype):
+    """Autocast reuses what it cast a parameter to first."""
+    other = torch.float16 if dtype == torch.bfloat16 else torch.bfloat16
+    y = w @ w
+    with torch.autocast("cpu", other):
+        z = w @ w
+        with torch.autocast("cpu", other, cache_enabled=False):
+            return y, z, x @ x, w @ w
+
+
 PROGRAMS = [
+    parameter_in_two_types,
     region_inside,
     switched_off_inside,
     switched_on_inside_off,
