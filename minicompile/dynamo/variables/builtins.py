@@ -14,8 +14,8 @@ import types
 import torch
 
 from ..builder import guarded, wraps, wraps_if
+from ..polyfills import heaps, tensors
 from ..polyfills import overrides as overriding
-from ..polyfills import tensors
 from ..source import AttrSource
 from . import (
     autograd_functions,
@@ -31,7 +31,7 @@ from . import (
     tensor_subclasses,
     torch_functions,
 )
-from .base import ValueVariable, VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
 from .classes import UserDefinedClassVariable
 from .constant import call_handler, check_signature
 from .functions import BuiltinMethodVariable, UserFunctionVariable
@@ -50,11 +50,26 @@ def inlined(original, polyfill):
     return handler
 
 
-GIVEN = {**POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
+def inlined_for_lists(original, polyfill):
+    """C would act on the list inside of one that has methods of its own."""
+    handler = inlined(original, polyfill)
+
+    def of_list(tx, given, /, *args):
+        cls = given.realize().python_type()
+        if cls is not list:
+            complain(tx, original, stand_in(cls), *args)
+            unsupported("subclass of a builtin", f"{original.__name__}() of a {cls.__name__}")
+        return handler(tx, given, *args)
+
+    return of_list
+
+
+GIVEN = {**POLYFILLS, **heaps.POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
 FAMILIES = [operators, conversions, copies, questions, autograd_functions, backward_hooks, higher_order]
 FAMILIES += [tensor_subclasses, numpy_arrays]
 HANDLERS = {
     **{original: inlined(original, polyfill) for original, polyfill in GIVEN.items()},
+    **{original: inlined_for_lists(original, polyfill) for original, polyfill in heaps.OF_LISTS.items()},
     **{function: handler for family in FAMILIES for function, handler in family.HANDLERS.items()},
     torch.Tensor: torch_functions.make_tensor,
     torch.nn.Parameter: torch_functions.make_parameter,
