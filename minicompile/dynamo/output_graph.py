@@ -12,10 +12,13 @@ import functools
 import linecache
 import operator
 import sys
+from enum import Enum
+from types import EllipsisType, NoneType
 
 import torch
 from torch import fx
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .. import config, errors, record
@@ -40,6 +43,8 @@ def exception_of(interpreter):
 
 
 STEPS_OF_A_ROUND = 10  # instructions, of a loop that may go round `config.loop_limit` times
+LEAVES = (int, float, complex, str, bytes, range, NoneType, EllipsisType, Enum, OpOverload, torch.Tensor)
+LEAVES += (torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, torch.layout, torch.memory_format)
 MOST_DRAWS = 500  # random numbers, each of which is an input of the graph
 
 
@@ -185,7 +190,7 @@ class OutputGraph:
         """A leaf of a node's arguments.  FX writes constants as Python does, which loses `complex(0, -0.0)` and NaN."""
         if isinstance(value, fx.Node):
             return nested_graphs.local_node(self, value)
-        if type(type(value)).__module__ == "pybind11_builtins":  # an enum of C++, whose text is no Python
+        if not isinstance(value, LEAVES) or type(value).__module__ == "numpy":  # its text is no Python
             unsupported("operator argument", f"{value} cannot be an argument of a graph operation")
         exact = type(value) is not complex or cmath.isfinite(value) and same_constant(eval(repr(value)), value)
         if not exact:

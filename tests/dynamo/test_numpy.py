@@ -1,5 +1,6 @@
 """NumPy in the graph: the results are numpy's in type, dtype, shape, layout and memory; the rest runs in eager."""
 
+import collections
 import functools
 
 import numpy as np
@@ -199,3 +200,50 @@ def test_numbers_that_are_no_numbers_and_operands_that_are_no_arrays():
         return x + 1, told, (np.int64(1) == Pair()).tolist(), (Pair() * np.float32(2)).tolist()
 
     assert str(minicompile.compile(run, backend="eager")(torch.ones(1))) == str(run(torch.ones(1)))
+
+
+NUMBERS = [
+    kind(1) for kind in (np.float64, np.float32, np.float16, np.int64, np.int32, np.uint8, np.bool_, np.complex64)
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: type(number).__name__)
+def test_numbers_of_numpys_as_arguments(number):
+    """PyTorch takes some for Python's numbers, asks others for their dtype, and reads the rest as floats."""
+
+    def outcome(function):
+        try:
+            return [(t, t.dtype) for t in function()]
+        except (TypeError, IndexError) as error:
+            return repr(error)
+
+    def run(x, outcome=outcome, number=number):
+        y = x + 1
+        calls = [
+            lambda: [torch.tensor(number), torch.as_tensor(number), torch.tensor(number, dtype=torch.int8)],
+            lambda: [torch.tensor([number, 1]), y],
+            lambda: [x + number, number * x, x.long() * number, x.bool() + number, x.half() ** number],
+            lambda: [torch.where(x > 0, number, x), torch.full((2,), number)],
+            lambda: [torch.arange(number)],
+            lambda: [x[number]],
+            lambda: [x[[number]]],
+            lambda: [x[0:number]],
+            lambda: [x.reshape([number, -1])],
+        ]
+        return [outcome(call) for call in calls]
+
+    compiled = minicompile.compile(run, backend="eager")
+    for found, expected in zip(compiled(torch.ones(2)), run(torch.ones(2)), strict=True):
+        assert str(found) == str(expected)
+
+
+def test_what_a_graph_cannot_write_is_left_to_eager():
+    def run(x):
+        several = collections.deque([1, 2])
+        return torch.tensor(several), np.asarray(several), x[collections.deque([0])], torch.ones(2) * several[1]
+
+    testing.check(run, torch.ones(2), compiler=functools.partial(minicompile.compile, backend="eager"))
+
+
+def test_python_types_as_dtypes():
+    check(lambda x: (x.numpy().astype(int), np.zeros(2, dtype=float), np.ones(2, bool)), torch.ones(2))

@@ -162,6 +162,10 @@ class VariableTracker:
             return self.as_python_constant()
         unsupported("operator argument", f"{self} cannot be an argument of a graph operation")
 
+    def as_item(self):
+        """The same in a list, tuple or slice that is an argument."""
+        return self.as_proxy()
+
     def builtin_part(self, tx):
         """What C code reads of it: the contents, where its class derives from a builtin (no `__iter__` is asked)."""
         return self
@@ -351,7 +355,7 @@ def _delegate(name):
 
 for _name in (
     "python_type is_python_constant as_operand builtin_part is_immutable has_torch_function is_literal "
-    "as_python_constant as_proxy key "
+    "as_python_constant as_proxy as_item key "
     "var_getattr var_setattr var_delattr call_function call_method truth iterate next unpack listed drain measure "
     "reconstruct children"
 ).split():

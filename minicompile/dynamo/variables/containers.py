@@ -43,7 +43,7 @@ class Sequence(BuiltinObject):
         return self.cls(constants(self, self.items))
 
     def as_proxy(self):
-        return self.cls([item.as_proxy() for item in self.items])
+        return self.cls([item.as_item() for item in self.items])
 
     def children(self):
         return self.items

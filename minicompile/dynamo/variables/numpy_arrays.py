@@ -34,6 +34,7 @@ IN_TORCH = {  # function of numpy -> the one of torch._numpy
 FUNCTION_TYPES = (numpy.ufunc, type(numpy.mean))
 METADATA = ("shape", "ndim", "size", "itemsize", "nbytes", "strides", "dtype")
 VIEWS = ("T", "real", "imag")
+NUMBERS = (int, float, complex)  # which may name a dtype, as bool may
 LARGEST = 10**7  # elements of an example
 
 
@@ -151,6 +152,13 @@ class NumpyNumberVariable(ConstantVariable):
     """A number of numpy's that is known.  Torch takes it for a Python number."""
 
     def as_proxy(self):
+        if isinstance(self.value, (numpy.bool_, numpy.complex64)):  # which torch reads as a float
+            unsupported("operator argument", f"a {type(self.value).__name__} of numpy's")
+        return self.value.item()
+
+    def as_item(self):
+        if type(self.value) is not numpy.int64:  # torch makes a tensor of this dtype of the list, or refuses it
+            unsupported("operator argument", f"a {type(self.value).__name__} of numpy's in a list or tuple")
         return self.value.item()
 
     def call_method(self, tx, name, args, kwargs):
@@ -188,7 +196,7 @@ class Arguments:
         value = tracker.as_python_constant()
         if isinstance(value, type) and issubclass(value, numpy.generic) and value.__subclasses__():
             unsupported("function written in C", f"numpy's {self.name} of the abstract {value.__name__}")
-        if isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, numpy.generic):
+        if isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, (numpy.generic, *NUMBERS)):
             return value, self.tx.build(numpy.dtype(value).name)
         return value, tracker
 
@@ -309,6 +317,8 @@ def reading(function, copy):
 
     def read(tx, data, **kwargs):
         data = data.realize()
+        if isinstance(data, NumpyNumberVariable):
+            kwargs["dtype"] = tx.fold(lambda data, **named: function(data, **named).dtype, [data], kwargs)
         if not isinstance(data, NumpyArrayVariable) or data.is_number or set(kwargs) - {"dtype", "device"}:
             return graph_call(tx, function, [data], kwargs)
         tensor = graph_call(tx, "clone" if copy else "detach", [data.tensor], {}, op="call_method")

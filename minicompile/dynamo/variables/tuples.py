@@ -34,7 +34,7 @@ class TupleVariable(Sequence):
         return tuple(item.key() for item in self.items)
 
     def as_proxy(self):
-        return tuple(item.as_proxy() for item in self.items)
+        return tuple(item.as_item() for item in self.items)
 
     def method___hash__(self, tx):
         if not self.is_python_constant():
@@ -86,7 +86,7 @@ class SliceVariable(BuiltinObject):
         return slice(*(item.as_python_constant() for item in self.items))
 
     def as_proxy(self):
-        return slice(*(item.as_proxy() for item in self.items))
+        return slice(*(item.as_item() for item in self.items))
 
     def children(self):
         return self.items
