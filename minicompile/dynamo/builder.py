@@ -64,15 +64,16 @@ def wrap(output, value, source):
     """The tracker of `value`; one mutable object has one tracker, and reaching it by a second path is guarded."""
     known = output.known(value)
     if known is not None:
-        if source is not None and known.source is not None and known.source != source:
-            output.guards.add_alias((known.source, source), same=True, user_location=output.user_location)
+        before = output.path_to(value)
+        if source is not None and before is not None and before != source:
+            output.guards.add_alias((before, source), same=True, user_location=output.user_location)
         return known
     wrapper = find_wrapper(value)
     if source in output.varying and can_vary(value) and not output.sizes.is_changing(value, source):
         wrapper = wrap_varying
     tracker = wrapper(output, value, source)
     if tracker.source is not None and not tracker.is_immutable():  # also one that is reached without a path
-        output.remember(value, tracker)
+        output.remember(value, tracker, source)
     return tracker
 
 

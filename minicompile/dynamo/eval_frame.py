@@ -233,6 +233,11 @@ def compile_frame(options, code, function, arguments, state, entry):
     guard = capture.guards.build(code)
     check = guard.check
     check.guards = guard
+    if not check(function, *arguments):
+        message = f"a guard does not hold when it is made, so it never will: {guard.first_failure(function, arguments)}"
+        if config.strict:
+            raise errors.InternalError(message)
+        record.warn_once(message)
     if capture.break_error is not None:
         note_break(entry, capture.break_error)
     record.log("guards", "%s\n%s", code.co_qualname, capture.guards)

@@ -118,7 +118,7 @@ class OutputGraph:
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
-        self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker)
+        self.variables_by_id = {}  # id of an existing object -> (object kept alive, its one tracker, path)
         self.current_translator = None  # the innermost frame being run
         self.root_cells = {}
         self.rounds = collections.Counter()  # id of the first instruction of a loop -> how often it was jumped back to
@@ -348,14 +348,17 @@ class OutputGraph:
         return compiled
 
     # --- aliasing -----------------------------------------------------------------------------------
-    def remember(self, value, variable):
-        """From now on `value` is tracked by `variable` (and kept alive, so that its id stays its own)."""
-        self.variables_by_id[id(value)] = (value, variable)
+    def remember(self, value, variable, source=None):
+        """From now on `value` is tracked by `variable` (and kept alive, so that its id stays its own).
+
+        source: the path to the value, where the variable is that of something behind it.
+        """
+        self.variables_by_id[id(value)] = (value, variable, source or variable.source)
         return variable
 
     def forget_values(self):
         """Trackers, frames and this refer to each other: the program's values are to die now, not when gc comes."""
-        for owner in (self.side_effects, *(tracker for _, tracker in self.variables_by_id.values())):
+        for owner in (self.side_effects, *(tracker for _, tracker, _ in self.variables_by_id.values())):
             vars(owner).clear()
         self.variables_by_id.clear()
         # It refers to inputs weakly, which `torch.utils.swap_tensors` refuses.
@@ -374,6 +377,10 @@ class OutputGraph:
         entry = self.variables_by_id.get(id(value))
         return entry[1] if entry is not None else None
 
+    def path_to(self, value):
+        """The source by which a known value was reached first."""
+        return self.variables_by_id[id(value)][2]
+
     def add_closing_guards(self):
         """Tensor inputs, arrays and changed objects are different ones; and what was assumed about symbolic sizes."""
         for guard in self.sizes.guards():
@@ -385,6 +392,6 @@ class OutputGraph:
 
     def sources_of_changed_objects(self):
         """For each class of which the program changes an object: what must not be one object, all that it looked at."""
-        seen = [v for _, v in self.variables_by_id.values() if v.source is not None and not v.is_immutable()]
+        seen = [v for _, v, _ in self.variables_by_id.values() if v.source is not None and not v.is_immutable()]
         for cls in dict.fromkeys(t.python_type() for t in self.side_effects.order if t.source is not None):
             yield [v.source for v in seen if v.python_type() is cls]

@@ -74,7 +74,7 @@ def what_it_did(output):
 def what_it_saw(output, outer):
     """Whether it looked at something that is changed by the program up to here."""
     effects = outer.side_effects
-    changed = {id(value): value for value, tracker in outer.variables_by_id.values() if tracker in effects.order}
+    changed = {id(value): value for value, tracker, _ in outer.variables_by_id.values() if tracker in effects.order}
     written = outer.changed_inputs()
     everywhere = effects.globals or any(issubclass(type(v), (type, types.ModuleType)) for v in changed.values())
     if everywhere or not changed.keys().isdisjoint(output.variables_by_id) or (written and output.tensor_inputs()):

@@ -240,7 +240,9 @@ def test_scripted_functions_are_inlined_and_traced_ones_keep_what_was_traced():
         return x - k
 
     branching = torch.jit.trace(lambda x: x + 1 if x.sum() > 0 else x - 1, torch.ones(2))  # adds, from now on
-    for number, (function, graphs) in enumerate([(lambda x: scaled(x, 3) + 1, 2), (lambda x: branching(x) * 2, None)]):
+    cases = [(lambda x: scaled(x, 3) + 1, 2), (lambda x: branching(x) * 2, None)]
+    cases += [(lambda x: scaled(x, 3) + scaled(x, 2), 2)]  # the second time the path leads to what is known already
+    for number, (function, graphs) in enumerate(cases):
         compiled, counter = compiled_with_counter(function)
         for x in (torch.ones(4), -torch.ones(4), torch.ones(2)):
             assert torch.equal(compiled(x), function(x)), number
