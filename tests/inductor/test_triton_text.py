@@ -64,7 +64,7 @@ def test_half_values_are_float32_already(emulate):
 
 
 def test_a_kernel_on_a_gpu_has_few_sums_over_long_columns():
-    """A weight that twelve layers share: one kernel for its twelve sums would keep their accumulators in slow memory."""
+    """A weight that twelve layers share: one kernel for all sums would keep its accumulators in slow memory."""
     layers = [torch.empty(4096, 64) for _ in range(12)]
     graph = inductor.lower(aten_graph(lambda *xs: sum(x.sum(0) for x in xs), *layers), layers)
     sums = [sum(n.is_reduction for n in g.nodes) for g in inductor.schedule(triton.on_device(graph)).groups]
