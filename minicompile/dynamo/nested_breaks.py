@@ -46,6 +46,13 @@ def breaking_frame(frame, kind):
     return frame
 
 
+def step_to_break_at(frame):
+    """The step, now, before which a break must come that leaves to eager what is done here."""
+    while frame.is_polyfill():
+        frame = frame.parent
+    return breaking_frame(frame, "value across a break").current_step()
+
+
 def reaches_tensors(frame):
     """Whether a callee would be captured if it were called in eager: see `skip_files.concerns_tensors`."""
     if any(has_tensor(frame.globals_dict.get(name), 3) for name in frame.code.co_names):

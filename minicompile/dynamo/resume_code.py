@@ -15,7 +15,6 @@ from .code_table import CodeTable
 from .opcodes import UNBOUND
 from .symbolic_convert import instructions_of
 from .variables.base import unsupported
-from .variables.generators import refuse_handling
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
 
@@ -221,7 +220,6 @@ def emit_suspended_generator(codegen, frame, started, names):
 
     It is made by a resume function of the generator's code, which yields at once when it is not a new one.
     """
-    refuse_handling(frame)
     local_names = tuple(frame.locals)
     code, _ = resume_code(frame.code, frame.pointer, (True,) * len(frame.stack), local_names)
     namespace = frame.globals_source or frame.globals_source_of(frame.globals_dict)

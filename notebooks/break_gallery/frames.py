@@ -39,7 +39,7 @@ def generator_in_a_handler(x):
         yield x + 2
 
 
-@example("value across a break", also=("print or input",))
+@example("value across a break", also=("print or input", "method written in C"))
 def generator_in_handler(x):
     values = generator_in_a_handler(x)
     y = next(values)

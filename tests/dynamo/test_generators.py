@@ -275,6 +275,21 @@ def raises_inside(x):
     return text, list(stream)
 
 
+def in_a_handler(x):
+    def handling():
+        try:
+            raise ValueError("caught")
+        except ValueError as error:
+            yield x + 1
+            yield str(error)
+
+    x = x.sin()
+    stream = handling()
+    y = next(stream)
+    broken()
+    return y * 2, list(stream)
+
+
 ACROSS_BREAKS = {
     rest_is_summed: (2, 1),
     moved_from_break_to_break: (3, 2),
@@ -286,6 +301,7 @@ ACROSS_BREAKS = {
     changed_list: (3, 2),
     local_deleted: (0, 2),
     raises_inside: (0, 2),
+    in_a_handler: (2, 3),
 }
 
 

@@ -8,7 +8,9 @@ import sys
 import types
 
 from .. import _eval_frame
+from ..break_kinds import break_error
 from ..builder import wraps
+from ..nested_breaks import step_to_break_at
 from ..source import AttrSource, CallSource, FunctionSource, ItemSource
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .functions import NestedFunctionVariable
@@ -81,6 +83,8 @@ class GeneratorVariable(VariableTracker):
             self.running = False
             tx.output.current_translator = tx
         if frame.yielded is not None:
+            if frame.handling:
+                self.resumed_at = step_to_break_at(tx)
             return frame.yielded
         self.finished = True
         none = tx.is_none(frame.return_value.realize())
@@ -164,7 +168,15 @@ class GeneratorVariable(VariableTracker):
 
         if self.finished:
             return codegen.call(exhausted_generator)
+        self.refuse_handling()
         emit_suspended_generator(codegen, self.frame, self.started, self.names)
+
+    def refuse_handling(self):
+        """In an exception handler there is no going on: then the break comes before it went there, in eager."""
+        if self.frame.handling:
+            error = break_error("value across a break", "a generator stands in an exception handler at the break")
+            error.step = self.resumed_at
+            raise error
 
     # --- one that a graph break left behind ---------------------------------------------------------
     def slots(self):
@@ -179,7 +191,7 @@ class GeneratorVariable(VariableTracker):
         """Move the real one to where the translator of its frame stands."""
         if self.finished:
             return codegen.run(_eval_frame.end_generator, self)
-        refuse_handling(self.frame)
+        self.refuse_handling()
         codegen.run(_eval_frame.move_generator, self, place_of(self.frame, self.slots()), self.slots())
 
     def __repr__(self):
@@ -236,11 +248,6 @@ def exhausted_generator():
 
 
 # --- existing generators ----------------------------------------------------------------------------------
-def refuse_handling(frame):
-    if frame.handling:
-        unsupported("value across a break", "a generator stands in an exception handler at the break")
-
-
 def place_of(frame, slots):
     """As `_eval_frame.generator_state` tells it."""
     return frame.instructions[frame.pointer].offset, bytes(value is not None for value in slots)

@@ -7,7 +7,7 @@ Mirrors `torch/_dynamo/variables/iter.py` (ItertoolsVariable).  Taught in chapte
 
 from ..break_kinds import break_error
 from ..builder import wraps_if
-from ..nested_breaks import breaking_frame
+from ..nested_breaks import step_to_break_at
 from ..polyfills.originals import ORIGINALS
 from .base import type_name, unsupported
 from .classes import UserDefinedClassVariable, wrap_class
@@ -22,10 +22,7 @@ class PolyfillClassVariable(UserDefinedClassVariable):
 
     def call_function(self, tx, args, kwargs):
         check_count(tx, ORIGINALS[self.value].cls, args, kwargs)
-        frame = tx
-        while frame.is_polyfill():
-            frame = frame.parent
-        made = StandInVariable(self.value, breaking_frame(frame, "value across a break").current_step())
+        made = StandInVariable(self.value, step_to_break_at(tx))
         made.call_special(tx, "__init__", args, kwargs)
         return made
 
