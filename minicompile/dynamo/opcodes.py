@@ -15,6 +15,7 @@ from .lifetimes import refuse_drop
 from .opcodes_blocks import BlockOpcodes
 from .opcodes_calls import CallOpcodes
 from .opcodes_containers import ContainerOpcodes
+from .skip_files import is_installed
 from .source import AttrSource, ConstantSource, GlobalSource, ItemSource
 from .variables.base import LazyVariable, ObservedException, unsupported
 from .variables.cells import CellVariable
@@ -202,10 +203,10 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def IMPORT_NAME(self, instruction):
         names, level = self.pop().as_python_constant(), self.pop_constant_below()
         for name in names_to_import(instruction.argval, names, level, self.globals_dict):
-            if name not in sys.modules and not self.output.options.fullgraph:
+            if not (name in sys.modules or self.output.options.fullgraph or is_installed(name)):
                 self.output.guard("lacks_key", MODULES, name)
                 hint = "import it at the top of the file; the next call finds it, and is captured anew"
-                unsupported("file access", f"the module {name} is not imported yet, and its code may do anything", hint)
+                unsupported("file access", f"the program's module {name} is not imported yet", hint)
         self.push(self.fold_python(__import__, [instruction.argval, self.globals_dict, None, names, level], {}))
 
     def pop_constant_below(self):

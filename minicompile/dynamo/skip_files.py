@@ -5,8 +5,10 @@ Mirrors `torch/_dynamo/trace_rules.py`.  Taught in chapter 01.
 """
 
 import gc
+import importlib.util
 import itertools
 import os
+import sys
 import sysconfig
 import types
 
@@ -36,6 +38,14 @@ def is_skipped(path):
     if path.startswith(_PACKAGE):
         return not path.startswith(_MODELS)
     return path.startswith(_STANDARD_LIBRARY) and not path.startswith(CAPTURED_FOLDERS)
+
+
+def is_installed(name):
+    """Whether this module comes with Python or with an installed package, not with the program."""
+    top = name.partition(".")[0]
+    spec = getattr(sys.modules[top], "__spec__", None) if top in sys.modules else importlib.util.find_spec(top)
+    found = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
+    return top in sys.stdlib_module_names or str(found).startswith((_STANDARD_LIBRARY, CAPTURED_FOLDERS[3]))
 
 
 def is_generated_for_skipped(code, function):

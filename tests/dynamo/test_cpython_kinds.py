@@ -610,3 +610,19 @@ def test_a_module_is_imported_when_the_program_comes_to_it(tmp_path):
 
     same(program, fullgraph=False, recompiles=1)
     assert record.counters["graph_breaks"] == 1
+
+
+def test_an_installed_module_is_imported_by_capture():
+    def program():
+        for name in ("wsgiref.util", "wsgiref"):
+            sys.modules.pop(name, None)
+
+        def f(x):
+            from wsgiref import util
+
+            return x + 1, util.__name__
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False, recompiles=0)
+    assert record.counters["graph_breaks"] == 0
