@@ -341,6 +341,32 @@ def test_value_that_escapes_a_forward_breaks():
     assert record.break_reasons["function with a graph of its own"] >= 1
 
 
+class Reversed(torch.autograd.Function):
+    """The usual layer of domain adaptation: only the backward reads the number, and a tensor from outside."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -ctx.factor * gradient * WEIGHTS, None
+
+
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_number_that_only_the_backward_reads_may_change(backend):
+    fn = minicompile.compile(lambda x, factor: Reversed.apply(x.sin(), factor), backend=backend, fullgraph=True)
+    for factor in (0.5, 0.25, 0.125):
+        x = tensor(3)
+        fn(x, factor).sum().backward()
+        torch.testing.assert_close(x.grad, -factor * WEIGHTS * x.detach().cos())
+    assert minicompile.stats()["graphs"] == 2 and not record.counters["aot_rejected"]
+
+
 # --- checkpoint ---------------------------------------------------------------------------------------
 class Block(nn.Module):
     def __init__(self, reentrant, dropout=0.0):

@@ -126,12 +126,12 @@ class FunctionCapture:
 
     def plan(self, nested, reads):
         """The Plan.  reads: {pattern: the values that its backward takes}; they may add to the forward's results."""
-        places = [node for node in nested.graph.nodes if node.op == "placeholder"]
         checked = {item.node for item in self.noted("to_save") if isinstance(item, TensorVariable)}
         dirty, marked, saved = self.noted("dirty_tensors"), self.noted("non_differentiable"), []
         values = list(dict.fromkeys(node for nodes in reads.values() for node in nodes))
-        for node in values:
-            local = local_node(self.output, node)
+        local_values = [local_node(self.output, node) for node in values]  # what only a backward reads is lifted now
+        places = [node for node in nested.graph.nodes if node.op == "placeholder"]
+        for node, local in zip(values, local_values, strict=True):
             if local.op != "placeholder" and local not in self.results:
                 self.results.append(local)
             kind = "input" if local.op == "placeholder" else "result"
