@@ -14,7 +14,7 @@ from .. import config, record
 from ..errors import MinicompileError
 from . import graph_cache
 from .graph import Examples
-from .outputs import is_dense
+from .outputs import is_dense, write_input
 from .provenance import gradient_functions
 
 is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -246,7 +246,7 @@ def function_of(node, graph, backward):
             results = run(args)
             written = [(k - len(graph.grad_inputs), results[at]) for k, at in part.grads if k >= len(graph.grad_inputs)]
             for k, value in written:
-                write_again(ctx.rewritten[k], value, graph.rewritten[k][1])
+                write_input(ctx.rewritten[k], value, graph.rewritten[k][1])
             if torch.is_grad_enabled():  # create_graph=True
                 history = leaves_behind(ctx)
                 results = [NoDoubleBackward.apply(r, *history) for r in results]
@@ -274,13 +274,6 @@ def without_autocast(function):
             return function(args)
 
     return run
-
-
-def write_again(tensor, value, writes):
-    """What a checkpointed function writes when it runs again.  writes: how often the program's tensor counts that."""
-    with torch.no_grad():
-        (tensor if writes else tensor.data).copy_(value)
-    torch.autograd.graph.increment_version([tensor] * (writes - 1))
 
 
 def given_now(number, grads, ctx):

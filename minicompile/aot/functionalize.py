@@ -26,7 +26,7 @@ from .layouts import LAYOUTS, bernoulli_, laid_out_as_in_eager
 from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, views_of, with_eager_strides
 from .overlap import extent
 from .recurrent import RECURRENT
-from .refusals import check_arguments
+from .refusals import Casts, check_arguments
 from .sharing import Aliases, Memories
 
 AUTOGRAD_MUTATION = (
@@ -63,11 +63,6 @@ REFUSED_WRITES = {  # part of a message -> kind, explanation, hint
         "give the whole tensor to the compiled function",
     ),
 }
-TWO_TYPES = (
-    "parameter under autocast of two types",
-    "inside of one autocast block another one wants a type of a parameter that was cast already, which autocast reuses",
-    "do not nest blocks of two types around the same layers",
-)
 OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
 
@@ -203,8 +198,8 @@ class GraphRunner(fx.Interpreter):
         self.constants, self.bases, self.provenance, self.inference = constants, {}, provenance, inference
         self.aliases, self.memories = aliases, memories
         self.second_runs = {}  # captured node -> what it does in the backward
-        self.casts = {}  # id of a parameter -> the type that an operator under autocast took it in
-        self.keeps_casts = True  # the trace itself switches this off
+        self.written_at = {}
+        self.casts = Casts()
 
     def get_attr(self, target, args, kwargs):
         value = self.constants[target] if target in self.constants else super().get_attr(target, args, kwargs)
@@ -231,10 +226,7 @@ class GraphRunner(fx.Interpreter):
             return results
         if target is setattr:
             return self.memories.replace(*args, self.env)
-        if target is torch.clear_autocast_cache:
-            self.casts.clear()
-        if target is torch.set_autocast_cache_enabled:
-            self.keeps_casts = args[0]
+        self.casts.switch(target, args)
         if target is torch._C._set_grad_enabled and self.inference:
             return None  # even under enable_grad() autograd records nothing
         return super().call_function(RECURRENT.get(target, target), args, kwargs)
@@ -246,12 +238,14 @@ class GraphRunner(fx.Interpreter):
             if self.env[node.args[0]].requires_grad != (node.args[1:] != (False,)):
                 raise Unsupported(*AUTOGRAD_MUTATION)
         given = [self.env[n] for n in node.all_input_nodes if isinstance(self.env[n], FunctionalTensor)]
-        self.note_casts([self.env[n] for n in node.all_input_nodes if n.op in ("placeholder", "get_attr")])
+        clock = torch.autograd._get_sequence_nr()
+        self.casts.note([self.env[n] for n in node.all_input_nodes if n.op in ("placeholder", "get_attr")])
         versions = [tensor._version for tensor in given]
         result = self.run_and_note(node, lambda: super(GraphRunner, self).run_node(node))
         for tensor, version in zip(given, versions, strict=True):
             if tensor._version != version:
                 check_write(tensor)
+                self.written_at[storage_key(tensor)] = clock
                 if any(other is not tensor and overlap_in_part(tensor, other) for other in given):
                     raise Unsupported(*OVERLAPPING_WRITE)
         if isinstance(result, torch.Tensor) and result.layout != torch.strided:
@@ -259,15 +253,6 @@ class GraphRunner(fx.Interpreter):
         if isinstance(result, FunctionalTensor) and not views_of(result.elem):
             self.bases.setdefault(storage_key(result), result)
         return result
-
-    def note_casts(self, tensors):
-        """Autocast keeps a parameter as it cast it first, until the outermost block ends: the trace does not."""
-        for tensor in tensors if self.keeps_casts and torch._C._is_any_autocast_enabled() else ():
-            trains = isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor.dtype is torch.float32
-            if trains and torch.is_autocast_enabled(tensor.device.type):
-                dtype = torch.get_autocast_dtype(tensor.device.type)
-                if self.casts.setdefault(id(tensor), dtype) is not dtype:
-                    raise Unsupported(*TWO_TYPES)
 
     def run_and_note(self, node, run):
         return self.provenance.run(node, run)
@@ -321,12 +306,14 @@ class InputMutation:
     """Input `index` gets a new value.  `how`: "copy_" (autograd sees it), "no_grad" (not), "data" (nor the version);
     or "memory": the input gets that of the value, as by `input.data = value`.
 
-    writes: by how much the program raises the version of the tensor.
+    writes: by how much the program raises the version of the tensor.  early: before autograd saves the last tensor,
+    where who stops the program (a checkpoint, when it runs it again) sees it written.
     """
 
     index: int
     how: str
     writes: int = 0
+    early: bool = False
 
 
 @dataclasses.dataclass
@@ -339,6 +326,7 @@ class Program:
     versions: list  # of each result: how often the program wrote to it in place
     replaced: dict  # input -> what stands for it in the end, if that has other memory
     second_runs: dict  # captured node -> `SecondRun`
+    written_at: dict  # storage of an input -> autograd's clock when the last operator that counts as a write began
 
 
 def _mutation(index, primal, owner, history, written):
@@ -393,4 +381,6 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     planner = OutputPlanner(memories.current, runner.bases, outputs, aliases)
     versions = [r._version if isinstance(r, torch.Tensor) else 0 for r in planner.results]
     results = [with_eager_strides(r) for r in planner.results]
-    return Program(mutations, planner.specs, results, versions, memories.replaced, runner.second_runs)
+    return Program(
+        mutations, planner.specs, results, versions, memories.replaced, runner.second_runs, runner.written_at
+    )

@@ -6,6 +6,8 @@ the joint graph, its split into `forward` and `backward`, and the tensors saved 
 Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08.
 """
 
+import dataclasses
+
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
@@ -18,7 +20,7 @@ from ..errors import Unsupported
 from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
-from .outputs import NEW_LEAF, is_dense, unwrap, with_eager_strides
+from .outputs import NEW_LEAF, is_dense, storage_key, unwrap, with_eager_strides
 from .partitioner import partition
 from .passes import optimize
 from .provenance import Provenance, gradient_functions
@@ -63,6 +65,12 @@ def reject_new_leaves(targets, leaves):
     for function in gradient_functions(t.grad_fn for t in targets):
         if hasattr(function, "variable") and id(function.variable) not in known:
             raise Unsupported(*NEW_LEAF)
+
+
+def in_order(mutation, primals, program, last):
+    """The mutation, marked if it comes before the last tensor is saved."""
+    counted = program.written_at.get(storage_key(primals[mutation.index]), -1)  # else an operator that saves wrote it
+    return dataclasses.replace(mutation, early=mutation.how in ("no_grad", "data") and counted <= last)
 
 
 REFUSED_BACKWARD = {  # part of autograd's message -> kind, explanation, hint
@@ -133,7 +141,8 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
                 return values
             tangents = [new_place(f"tangent_{n}", results[i]) for n, i in enumerate(recording.differentiable)]
             targets = [results[i] for i in recording.differentiable]
-            recording.frees, reach = partial.shared_by(targets, sources)
+            recording.frees, reach, last = partial.shared_by(targets, sources)
+            program.mutations = [m if sharing else in_order(m, primals, program, last) for m in program.mutations]
             rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
             rewrites.begin(new_place)
             provenance.follow_backward(targets)

@@ -44,6 +44,13 @@ def with_eager_strides(tensor):
     return tensor
 
 
+def write_input(tensor, value, writes):
+    """What autograd does not see.  writes: how often the program's tensor counts that."""
+    with torch.no_grad():
+        (tensor if writes else tensor.data).copy_(value)
+    torch.autograd.graph.increment_version([tensor] * (writes - 1))
+
+
 @dataclasses.dataclass(frozen=True)
 class OutputSpec:
     """How to make one output of the user's graph at run time.

@@ -26,7 +26,8 @@ def saves(function):
 
 
 def shared_by(targets, leaves):
-    """(for each target those whose backward cannot run after its own, for each leaf the targets that lead to it)."""
+    """(for each target those whose backward cannot run after its own, for each leaf the targets that lead to it,
+    autograd's clock when the last tensor was saved)."""
     ends = {torch.autograd.graph.get_gradient_edge(leaf).node: k for k, leaf in enumerate(leaves)}
     reach, held, known = [set() for _ in leaves], [], {}  # held: for each target the functions that hold tensors
     for number, target in enumerate(targets):
@@ -39,7 +40,8 @@ def shared_by(targets, leaves):
             if function in ends:
                 reach[ends[function]].add(number)
     frees = [{k for k, others in enumerate(held) if mine & others} for mine in held]
-    return [frozenset(f) for f in frees], [frozenset(r) for r in reach]
+    last = max((function._sequence_nr() for function, holds in known.items() if holds), default=-1)
+    return [frozenset(f) for f in frees], [frozenset(r) for r in reach], last
 
 
 # --- what the graph reads ---------------------------------------------------------------------------

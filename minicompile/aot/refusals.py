@@ -92,3 +92,32 @@ def refusal(op, arguments, options):
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             return str(error).split("\n")[0]
     return None
+
+
+TWO_TYPES = (
+    "parameter under autocast of two types",
+    "inside of one autocast block another one wants a type of a parameter that was cast already, which autocast reuses",
+    "do not nest blocks of two types around the same layers",
+)
+
+
+class Casts:
+    """Autocast keeps a parameter as it cast it first, until the outermost block ends: the trace does not."""
+
+    def __init__(self):
+        self.types = {}  # id of a parameter -> the type that an operator under autocast took it in
+        self.keeps = True  # the trace itself switches this off
+
+    def switch(self, target, args):
+        if target is torch.clear_autocast_cache:
+            self.types.clear()
+        if target is torch.set_autocast_cache_enabled:
+            self.keeps = args[0]
+
+    def note(self, tensors):
+        for tensor in tensors if self.keeps and torch._C._is_any_autocast_enabled() else ():
+            trains = isinstance(tensor, torch.Tensor) and tensor.requires_grad and tensor.dtype is torch.float32
+            if trains and torch.is_autocast_enabled(tensor.device.type):
+                dtype = torch.get_autocast_dtype(tensor.device.type)
+                if self.types.setdefault(id(tensor), dtype) is not dtype:
+                    raise Unsupported(*TWO_TYPES)

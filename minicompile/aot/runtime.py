@@ -11,7 +11,7 @@ from torch import fx
 
 from . import undoing
 from .nodes import is_tensor, is_view
-from .outputs import replay_views
+from .outputs import replay_views, write_input
 from .overlap import extent
 
 
@@ -76,7 +76,7 @@ def number_expression(number, offset):
 
 def write_mutation(writer, graph, position, mutation):
     target, new = f"inputs[{mutation.index}]", f"results[{position}]"
-    if mutation.how == "memory":  # done already
+    if mutation.how == "memory" or mutation.early:  # done already
         return
     if mutation.how == "data":
         writer.add(f"{target}.data.copy_({new})")
@@ -124,16 +124,19 @@ def note_results(graph):
 def with_eager_state(graph, function):
     """A compiled graph whose results are, as eager's, no views for autograd, and written as often as eager wrote them.
 
-    Some are the memory of inputs from then on.  This is done before autograd saves any of them: it remembers the
-    version.
+    Some are the memory of inputs from then on, or new values of inputs that eager writes before it saves the last
+    tensor.  This is done before autograd saves any of them: it remembers the version, and saving may raise.
     """
     views, versions, moved = graph.result_views, graph.result_versions, graph.moved
-    if not views and not versions and not moved:
+    early = {k: m for k, m in enumerate(graph.mutations) if m.early}
+    if not views and not versions and not moved and not early:
         return function
 
     def run(args):
-        inputs = [args[m.index] for m in moved.values()]
+        inputs, written = [args[m.index] for m in moved.values()], [args[m.index] for m in early.values()]
         results = list(function(args))
+        for tensor, (i, m) in zip(written, early.items(), strict=True):
+            write_input(tensor, results[i], m.writes)
         for tensor, (i, m) in zip(inputs, moved.items(), strict=True):
             tensor.data = results[i]
             torch.autograd.graph.increment_version([tensor] * m.writes)

@@ -163,3 +163,33 @@ def test_what_the_trace_cannot_repeat_runs_in_eager(program):
         seen.append([x.grad, mean, variance])
     assert record.counters["aot_rejected"] == 1
     torch.testing.assert_close(seen[1], seen[0])
+
+
+class Written(nn.Module):
+    """Some buffers are written before the last tensor is saved, one after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
+        self.register_buffer("before", torch.zeros(()))
+        self.register_buffer("behind", torch.zeros(()))
+
+    def forward(self, x):
+        self.before.add_(1)
+        y = self.norm(self.linear(x)) * self.before
+        self.behind.add_(1).mul_(2)
+        return y + 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_code_in_a_checkpoint_stops_where_eager_does(backend):
+    """With what it has written by then."""
+    seen, made = [], Written().double()
+    for compiler in (lambda m: m, lambda m: minicompile.compile(m, backend=backend)):
+        model = copy.deepcopy(made)
+        function, x = compiler(model), torch.ones(4, 3).double().cumsum(0).requires_grad_()
+        for _ in range(2):
+            checkpoint(function, checkpoint(function, x, use_reentrant=False), use_reentrant=True).sin().sum().backward()
+        gradients = [x.grad, *(p.grad for p in model.parameters())]
+        seen.append([gradients, list(model.buffers()), [b._version for b in model.buffers()]])
+    torch.testing.assert_close(seen[1], seen[0])
