@@ -224,10 +224,10 @@ class GuardFunction:
         for guard in self.guard_set:
             sources = guard.sources if guard.kind in ("shape", "alias") else (guard.source,)
             if any(part in others for source in sources for part in path_of(source)):
-                continue  # reading on from an object of another class would run its code
+                continue  # reading on from an object of another class, or for a key that is not there, may run its code
             if self._evaluate(guard, function, arguments) is not None:
                 failed.append(guard)
-                others |= {guard.source} if guard.kind == "type" else set()
+                others |= {guard.source} if guard.kind in ("type", "keys", "has_key") else set()
         return failed
 
     def first_failure(self, function, arguments):

@@ -980,3 +980,21 @@ def test_each_mapping_has_its_own_words_for_what_are_no_pairs(wrong):
         return x + 1, said
 
     assert minicompile.compile(program, backend="eager", fullgraph=True)(X)[1] == program(X)[1]
+
+
+@pytest.mark.parametrize("own", [set(), {2}, {0, 1, 2}, frozenset({1, 2})])
+@pytest.mark.parametrize("name", ["intersection", "issubset", "issuperset", "isdisjoint", "difference", "union"])
+def test_a_set_takes_no_more_elements_than_it_has_to(own, name):
+    def program(x, given):
+        elements, others = iter(given), (n for n in (1, 2, 3, 4))
+        said = []
+        for arguments in ((elements,), (others, elements), (given,)):
+            try:
+                said.append(getattr(own, name)(*arguments))
+            except TypeError as error:
+                said.append(str(error))
+        return x + 1, said, list(elements), list(others)
+
+    for given in ([2, 0, 2, 1, []], [0, 2, 5, 6, 7], [2, 1, 3, 4], [[], 2]):
+        compiled = minicompile.compile(program, backend="eager", fullgraph=True)
+        assert compiled(X, given)[1:] == program(X, given)[1:]

@@ -1,5 +1,6 @@
 """Loops with a graph break in the body: as many compilations as the loop has pieces, however often it goes round."""
 
+import collections
 import functools
 import itertools
 import math
@@ -461,3 +462,16 @@ def test_a_loop_that_asks_a_tensor_goes_on_in_one_function_for_each_way():
     result, rounds = minicompile.compile(halved, backend=counter)(x)
     assert rounds == 8 and torch.equal(result, x / 256)
     assert (counter.graphs, minicompile.record.counters["graph_breaks"]) == (3, 3)  # 0 rounds, and any other number
+
+
+def test_who_asks_why_a_guard_failed_adds_no_key_to_a_defaultdict():
+    def program(x, given, n):
+        for _, value in collections.defaultdict(int, given).items():
+            print(end="")
+            x = x + value * n
+            x, *_ = torch.stack([x, x])
+        return x
+
+    compiled = minicompile.compile(program, backend="eager")
+    for given, n in (({"a": 0, "b": 2}, 1), ({"a": 0, "b": 2}, 2), ({"a": 0}, 1), ({"c": 3, "d": 4, "a": 1}, 1)):
+        assert torch.equal(compiled(torch.ones(2), given, n), program(torch.ones(2), given, n))

@@ -474,3 +474,33 @@ def test_a_graph_that_raises_leaves_the_layout_as_it_was(turned):
                 seen.append(function(x, index))
             seen.append((x, x.shape, x.stride(), x._version))
         assert not differences(seen[: len(seen) // 2], seen[len(seen) // 2 :], exact=True)
+
+
+def test_a_view_that_autograd_refuses_is_left_to_eager():
+    def views(base_changes):
+        base = torch.full((2, 2), 0.5, requires_grad=True) * 2
+        first, _ = base.unbind()
+        if base_changes:
+            base.mul_(2)
+        return first
+
+    def said(function, *args):
+        try:
+            return str(function(*args))
+        except RuntimeError as error:
+            return str(error)
+
+    for action in (lambda x: x.max(), lambda x: x.add_(1), lambda x: (x.shape, x.requires_grad), lambda x: x.is_leaf):
+        for changes in ((False, True, False), (True, False, True)):
+            minicompile.reset()
+            compiled = minicompile.compile(action, backend="eager")
+            for base_changes in changes:
+                assert said(compiled, views(base_changes)) == said(action, views(base_changes))
+
+
+@pytest.mark.parametrize("other", [None, "a", [1], (1,), {}, {1}, slice(1), torch.float32, 2, True, 1j])
+def test_a_tensor_knows_no_answer_about_what_is_no_number(other):
+    def program(x):
+        return x + 1, x.__eq__(other), torch.Tensor.__ne__(x, other), x == other, x != other
+
+    assert not differences(minicompile.compile(program, backend="eager")(X)[1:], program(X)[1:], exact=True)

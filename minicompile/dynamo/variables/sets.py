@@ -105,12 +105,27 @@ class SetVariable(BuiltinObject):
     def unpack(self, tx):
         return list(self.in_order().values())
 
-    def operand(self, tx, other):
-        """The elements of any iterable by key."""
-        other = other.builtin_part(tx)
+    def operand(self, tx, other, wanted=None):
+        """The elements of any iterable by key, until all that are wanted were among them."""
+        other, found, missing = other.builtin_part(tx), {}, set(wanted or ())
         if isinstance(other, SetVariable):
             return other.items
-        return {hashable(tx, item): item for item in each(tx, other)}
+        for item in each(tx, other):
+            key = hashable(tx, item)
+            found[key] = item
+            if key in missing:
+                missing.remove(key)
+                if not missing:
+                    break
+        return found
+
+    def operands(self, tx, name, others):
+        """An intersection takes no more elements than it has to, of each operand in turn."""
+        wanted = set(self.items) if name == "intersection" else None
+        for other in others:
+            row = self.operand(tx, other, wanted)
+            wanted = wanted and wanted & row.keys()
+            yield row
 
     # --- looking ------------------------------------------------------------------------------------
     def method___len__(self, tx):
@@ -237,7 +252,7 @@ def _algebra(name, symbol):
         if name == "symmetric_difference" and len(others) != 1:
             refuse_arguments(tx, getattr(self.empty(), called), others)
         self.depend_on_order()
-        rows = [self.operand(tx, other) for other in others]
+        rows = list(self.operands(tx, name, others))
         reals = [real_of(other.builtin_part(tx), row) for other, row in zip(others, rows)]
         real = getattr(set, name)(set(self.real) if self.cls is frozenset else self.real, *reals)
         kept = {key: key for key in real}
@@ -314,9 +329,19 @@ def _question(name, each_is_inside=None):
         if each_is_inside is not None and not isinstance(other, SetVariable):
             found = (hashable(tx, item) in self.items for item in each(tx, other))
             return boolean(all(inside is each_is_inside for inside in found))
-        return boolean(getattr(set, name)(set(self.items), set(self.operand(tx, other))))
+        wanted = self.items if SUBSET_STOPS else None
+        return boolean(getattr(set, name)(set(self.items), set(self.operand(tx, other, wanted))))
 
     return method
+
+
+def _stops():
+    """Whether `issubset` takes no more elements than it has to; it does from 3.12 on."""
+    elements = iter((1, 2))
+    return {1}.issubset(elements) and next(elements, None) is not None
+
+
+SUBSET_STOPS = _stops()
 
 
 for _name in COMPARISONS:

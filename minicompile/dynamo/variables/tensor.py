@@ -187,7 +187,8 @@ class TensorVariable(VariableTracker):
         if handler is not None and takes(handler.__func__, self, tx, *args, **kwargs):
             return handler(tx, *args, **kwargs)
         if name in OPERATOR_METHODS and not kwargs:
-            return tx.call(OPERATOR_METHODS[name], self, *args)
+            answer = tx.call(OPERATOR_METHODS[name], self, *args)
+            return tx.build(NotImplemented) if answer.python_type() is bool else answer  # of `==`
         if not hasattr(torch.Tensor, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in tensors.METHODS and isinstance(kwargs.get("value"), TensorVariable):

@@ -142,6 +142,8 @@ def wrap_plainly_read(output, value, source):
         unsupported("unusual tensor", f"a tensor with layout {whole.layout}")
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
         unsupported("unusual tensor", "a tensor inside a functorch transform")
+    if value._is_view():
+        refuse_lost_history(value)
     variable_class = variable_class_of(type(value))
     if source is None and variable_class is not TensorVariable:
         unsupported("tensor subclass", f"a constant {type(value).__name__}")
@@ -152,6 +154,14 @@ def wrap_plainly_read(output, value, source):
     node, fake = output.add_input(value, source)
     output.guard("tensor", source, tensor_properties(value, fake))
     return variable_class(node, fake, source, type(value))
+
+
+def refuse_lost_history(view):
+    """One of several views that an operator returned, of a tensor that was written to since: autograd refuses it."""
+    try:
+        view.grad_fn  # noqa: B018 (made anew here, after a write)
+    except RuntimeError as error:
+        unsupported("unusual tensor", str(error))
 
 
 wraps(*PLAIN_TENSOR_TYPES)(wrap_tensor)
