@@ -16,6 +16,8 @@ it, the graph breaks; what the program states of it (`torch._check(u0 < 8)`) is 
 
 import contextlib
 import dataclasses
+import functools
+import threading
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -69,6 +71,17 @@ def marked(tensor, name):
     return getattr(tensor, name, ())
 
 
+@functools.cache
+def import_parts_of_torch():
+    """The first ShapeEnv imports modules whose code keeps its frame, and with it all that called it, in a cycle.
+
+    That must not be the program's frames, whose values would live on: it is done in a thread of its own.
+    """
+    importing = threading.Thread(target=ShapeEnv)
+    importing.start()
+    importing.join()
+
+
 class SymbolicSizes:
     """The symbols of one capture.
 
@@ -77,6 +90,7 @@ class SymbolicSizes:
 
     def __init__(self, dynamic, history, varying):
         self.dynamic, self.history, self.varying = dynamic, history, varying
+        import_parts_of_torch()
         reads = config.capture_scalar_outputs
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=reads, allow_dynamic_output_shape_ops=reads)
         self.reads = {}  # symbol of a number that an operator reads from data -> the user's line

@@ -30,7 +30,7 @@ class CallOpcodes:
         kwargs = self.pop() if instruction.argval else None
         args = self.pop()
         if not is_iterable(args.python_type()):
-            function, kind = function_text(self.pop()), type_name(args.python_type())
+            function, kind = function_text(self, self.pop()), type_name(args.python_type())
             self.raise_observed(TypeError, f"{function} argument after * must be an iterable, not {kind}")
         args = args.listed(self)
         named = {}
@@ -69,8 +69,9 @@ class CallOpcodes:
         self.push(self.build(builtins.__build_class__))
 
 
-def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
+def bind_arguments(tx, function, args, kwargs):
     """The callee's locals by name, as CPython binds them; a wrong call is an observed TypeError with CPython's text."""
+    code, defaults, kw_defaults = function.code, function.defaults(tx), function.kw_defaults(tx)
     positional = list(code.co_varnames[: code.co_argcount])
     keyword_only = list(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
@@ -88,7 +89,7 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     optional = dict(zip(positional[len(positional) - len(defaults) :], defaults)) | kw_defaults
     bound = optional | bound
     if wrong or not all(key in bound for key in (*positional, *keyword_only)):
-        refuse_call(tx, name, code, optional, args, kwargs)
+        refuse_call(tx, function, optional, args, kwargs)
     if star:
         bound[star] = tx.build_tuple(args[len(positional) :])
     if double_star:
@@ -96,14 +97,14 @@ def bind_arguments(tx, name, code, args, kwargs, defaults, kw_defaults):
     return bound
 
 
-def refuse_call(tx, name, code, optional, args, kwargs):
+def refuse_call(tx, called, optional, args, kwargs):
     """CPython's own words about a wrong call, said of a function with the same parameters."""
-    count = code.co_argcount
+    code, count = called.code, called.code.co_argcount
     names = [key + "=None" * (key in optional) for key in code.co_varnames[: count + code.co_kwonlyargcount]]
     star = ["*rest"] if code.co_flags & inspect.CO_VARARGS else ["*"] * bool(code.co_kwonlyargcount)
     double_star = ["**others"] * bool(code.co_flags & inspect.CO_VARKEYWORDS)
     only = ["/"] * bool(code.co_posonlyargcount)
     parts = [*names[: code.co_posonlyargcount], *only, *names[code.co_posonlyargcount : count]]
     function = eval(f"lambda {', '.join([*parts, *star, *names[count:], *double_star])}: None")
-    function.__qualname__ = name
+    function.__qualname__ = called.var_getattr(tx, "__qualname__").as_python_constant()
     complain(tx, function, *[None] * len(args), **dict.fromkeys(kwargs))

@@ -85,11 +85,13 @@ class ContainerOpcodes:
         target, function = self.stack[-instruction.arg].realize(), self.stack[-instruction.arg - 2].realize()
         if not self.is_mapping(extra):
             kind = type_name(extra.python_type())
-            self.raise_observed(TypeError, f"{function_text(function)} argument after ** must be a mapping, not {kind}")
+            self.raise_observed(
+                TypeError, f"{function_text(self, function)} argument after ** must be a mapping, not {kind}"
+            )
         for key in extra.call_method(self, "keys", [], {}).unpack(self):
             if self.truth(target.call_method(self, "__contains__", [key], {})):
                 name = key.as_python_constant()
-                text = f"{function_text(function)} got multiple values for keyword argument '{name}'"
+                text = f"{function_text(self, function)} got multiple values for keyword argument '{name}'"
                 self.raise_observed(TypeError, text)
         target.call_method(self, "update", [extra], {})
 

@@ -222,9 +222,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
         code = function.code
         check_can_inline(self, function)
         is_direct, self.result_of = function is self.result_of, None
-        arguments = bind_arguments(
-            self, function.function_name, code, args, kwargs, function.defaults(self), function.kw_defaults(self)
-        )
+        arguments = bind_arguments(self, function, args, kwargs)
         child = InliningInstructionTranslator(self, function, arguments)
         if code.co_flags & 0x20:
             return GeneratorVariable(child)

@@ -5,6 +5,8 @@ import functools
 import gc
 import inspect
 import re
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -358,3 +360,20 @@ def test_what_the_frame_of_an_error_held_dies_with_the_frame():
         minicompile.reset()
         minicompile.compile(function, backend="eager")(torch.ones(2), action, log)
         assert log == ["closed", "died", "end"]
+
+
+FIRST = """
+import gc, sys, torch, minicompile
+died = []
+class Noisy:
+    def __del__(self):
+        died.append(1)
+gc.disable()
+minicompile.compile(lambda x, noisy: x + 1, backend="eager")(torch.ones(1), Noisy())
+sys.exit(0 if died else 5)
+"""
+
+
+def test_the_first_capture_of_a_process_keeps_no_frame():
+    """It imports parts of PyTorch that keep the frame they are imported from in a cycle."""
+    assert subprocess.run([sys.executable, "-c", FIRST]).returncode == 0

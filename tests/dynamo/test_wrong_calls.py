@@ -1,7 +1,7 @@
 """Calls of what is written in C with too many arguments, too few, or a wrong keyword: the texts are eager's."""
 
 import collections
-import functools  # noqa: F401 (the texts below name them)
+import functools
 import itertools  # noqa: F401
 import operator  # noqa: F401
 import types  # noqa: F401
@@ -58,3 +58,42 @@ def test_complaints(text):
     program = namespace["program"]
     (said, _), (heard, _) = program(1), minicompile.compile(program, backend="eager")(torch.ones(1))
     assert said == heard
+
+
+def spread(wrap, name):
+    """A function made in the frame, under a name that the program gives it."""
+
+    def function(x, f):
+        def called(a, *, b=1):
+            return a
+
+        if wrap is not None:
+            functools.wraps(wrap)(called)
+        if name is not None:
+            called.__qualname__ = name
+        texts = []
+        for call in (lambda: called(), lambda: called(1, c=2), lambda: called(*1), lambda: called(**{"a": 1}, **x), f):
+            try:
+                call()
+            except TypeError as error:
+                texts.append(str(error))
+        return texts
+
+    return function
+
+
+@pytest.mark.parametrize("name", [None, "given"])
+@pytest.mark.parametrize("wrap", [None, abs, torch.relu])
+def test_a_wrong_call_names_the_function_as_the_program_does(wrap, name):
+    function = spread(wrap, name)
+    compiled = minicompile.compile(function, backend="eager")
+    for wrapped in (abs, len, abs):  # one code, several names
+
+        def given(f=None):
+            pass
+
+        given.__qualname__ = wrapped.__name__
+        arguments = {"a": 2}, functools.partial(given, 1, 2)
+        texts = function(*arguments)
+        assert compiled(*arguments) == texts and len(texts) == 5 and wrapped.__name__ in texts[-1]
+        assert (name or getattr(wrap, "__qualname__", "called")) in texts[0]

@@ -9,6 +9,7 @@ chapter 06.
 """
 
 import operator
+import types
 
 from .base import can_change, complain, stand_in, unsupported
 from .descriptors import dict_of, type_lookup
@@ -74,11 +75,13 @@ def is_iterable(cls):
     )
 
 
-def function_text(function):
+def function_text(tx, function):
     """How the interpreter names a function that is called with wrong arguments: `module.function()`."""
-    name = getattr(function, "function_name", None)
-    module = getattr(function, "globals_dict", {}).get("__name__")
-    if name is None and function.is_python_constant():
+    name = module = None
+    if issubclass(function.python_type(), types.FunctionType):
+        found = [function.var_getattr(tx, attribute) for attribute in ("__qualname__", "__module__")]
+        name, module = (each.realize().as_python_constant() for each in found)
+    elif function.is_python_constant():
         value = function.as_python_constant()
         name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
     if name is None:
