@@ -43,13 +43,8 @@ def _replayed(replay):
     return began.elapsed_time(ended) / 1e3 / CALLS
 
 
-def choose(candidates, key, device):
-    """The name of the fastest candidate.  key: texts that say what is measured.
-
-    A candidate that a device has too little memory of its own for (Triton's `OutOfResources`) is none.
-    """
-    from triton.runtime.errors import OutOfResources
-
+def choose(candidates, key, device, unfit=()):
+    """The name of the fastest candidate.  key: texts that say what is measured.  unfit: raised by one that is none."""
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     name = f"choice-{cache.key_of(hardware, *candidates, *key)}"
     path = cache.get(name)
@@ -61,7 +56,7 @@ def choose(candidates, key, device):
     for each, future in made.items():
         try:
             times[each] = timer(future.result(), device)
-        except OutOfResources:
+        except unfit:
             record.log("perf", "autotune: %s does not fit on the device", each)
     best = min(times, key=times.get)
     cache.put(name, best.encode())

@@ -189,7 +189,9 @@ def test_compiled_code_in_a_checkpoint_stops_where_eager_does(backend):
         model = copy.deepcopy(made)
         function, x = compiler(model), torch.ones(4, 3).double().cumsum(0).requires_grad_()
         for _ in range(2):
-            checkpoint(function, checkpoint(function, x, use_reentrant=False), use_reentrant=True).sin().sum().backward()
+            checkpoint(
+                function, checkpoint(function, x, use_reentrant=False), use_reentrant=True
+            ).sin().sum().backward()
         gradients = [x.grad, *(p.grad for p in model.parameters())]
         seen.append([gradients, list(model.buffers()), [b._version for b in model.buffers()]])
     torch.testing.assert_close(seen[1], seen[0])

@@ -1,11 +1,12 @@
-"""Matrix products: operands whose rows start anywhere are padded where that pays."""
+"""Matrix products: operands whose rows start anywhere are padded where that pays, and which library multiplies."""
 
 import pytest
 import torch
 from patterns import aten_graph
 from torch._subclasses import FakeTensorMode
 
-from minicompile import inductor
+import minicompile
+from minicompile import config, inductor, record
 from minicompile.inductor.lowering import extern
 
 
@@ -73,3 +74,34 @@ def test_a_product_is_added_where_the_sum_lies_if_nobody_reads_that_again(reads_
         torch.testing.assert_close(result, expected)
     python = compiled.source.python
     assert "buf3 = buf2  # in its memory" in python and ("buf2 = buf1  # in" in python) == (reads_it == "never")
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_onednn_multiplies_where_it_was_measured_to_be_faster(bias, monkeypatch):
+    monkeypatch.setattr(extern, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(extern, "WORK", 1)
+    layer = torch.nn.Linear(24, 40, bias=bias)
+    compiled = minicompile.compile(lambda x, y: (layer(x).relu(), x @ y), dynamic=True)
+    for rows in (5, 7, 1):
+        x, y = torch.randn(2, rows, 24, requires_grad=True), torch.randn(24, 16)
+        got, want = compiled(x, y), (layer(x).relu(), x @ y)
+        torch.testing.assert_close(got, want)
+        ours, eager = (torch.autograd.grad(r[0].sum(), [x, *layer.parameters()]) for r in (got, want))
+        torch.testing.assert_close(ours, eager)
+    texts = [s.python for e in record.compilations for s in e.artifacts("codegen")]
+    counts = [(text.count("_linear_pointwise"), text.count("torch.mm(")) for text in texts]
+    assert counts[0] == (1, 1) and counts[-1][0] == 0 < counts[-1][1]  # y is not turned around, as in the backward
+
+
+def test_the_library_of_products_is_measured_once(monkeypatch, tmp_path):
+    times = iter([2.0, 1.0])
+    monkeypatch.setattr(
+        extern.autotune, "timer", lambda call, device: next(times) if call().shape == (256, 1024) else 0
+    )
+    state = torch.get_rng_state()
+    with config.patch(cache_dir=str(tmp_path)):
+        for _ in range(2):  # the second time from the disk
+            extern.onednn_is_faster.cache_clear()
+            assert extern.onednn_is_faster()
+    extern.onednn_is_faster.cache_clear()
+    assert torch.equal(state, torch.get_rng_state())

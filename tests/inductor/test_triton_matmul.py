@@ -52,7 +52,7 @@ def chosen(monkeypatch):
     """Every product is a Triton kernel: the first one, or that with these tiles."""
     pick = {}
 
-    def choose(candidates, key, device):
+    def choose(candidates, key, device, unfit):
         return pick.get("name") or next(name for name in candidates if name != "aten")
 
     monkeypatch.setattr(autotune, "choose", choose)
@@ -155,7 +155,8 @@ def test_a_candidate_that_does_not_fit_is_none(monkeypatch, tmp_path):
 
     monkeypatch.setattr(autotune, "timer", lambda call, device: call)
     with config.patch(cache_dir=str(tmp_path / "cache")):
-        assert autotune.choose({"a": too_large, "b": lambda: 1.0}, ["x"], torch.device("cpu")) == "b"
+        candidates = {"a": too_large, "b": lambda: 1.0}
+        assert autotune.choose(candidates, ["x"], torch.device("cpu"), OutOfResources) == "b"
         with pytest.raises(ZeroDivisionError):
             autotune.choose({"a": lambda: 1 / 0}, ["y"], torch.device("cpu"))
 

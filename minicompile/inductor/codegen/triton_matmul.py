@@ -271,6 +271,8 @@ def made_up(layout):
 
 def tuned(schedule):
     """The schedule with each product, and the loops around it, in the way that was measured to be fastest."""
+    from triton.runtime.errors import OutOfResources
+
     finder, groups = Finder(schedule), list(schedule.groups)
     for parts in list(finder.products()):
         if not all(any(part is g for g in groups) for part in parts):
@@ -285,7 +287,7 @@ def tuned(schedule):
             source = generate(small)
             candidates[name] = functools.partial(runner, source, list(small.graph.inputs.items()), made)
             texts.append(str(source))
-        best = autotune.choose(candidates, texts, schedule.graph.device)
+        best = autotune.choose(candidates, texts, schedule.graph.device, OutOfResources)
         if best != "aten":
             last = next(k for k, g in enumerate(groups) if g is parts[-1])
             groups[last] = ways[best][0]

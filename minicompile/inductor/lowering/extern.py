@@ -4,17 +4,19 @@ Goes in: an operator's arguments.  Comes out: a `TensorValue` that reads the cal
 Mirrors `torch/_inductor/kernel/` (`mm.py`, `conv.py`) and `ExternKernel` in `ir.py`.  Taught in chapter 13.
 """
 
+import functools
 import operator
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ... import philox  # noqa: F401 (its operators)
-from .. import ir
+from .. import autotune, ir
 from ..graph import TensorValue, current, layout_of
-from ..indexing import flatten
+from ..indexing import flatten, hint
 from .common import LOWERINGS, apply, aten, fake, register_lowering
 from .slices import slice_
-from .views import constant_pad_nd, view
+from .views import constant_pad_nd, permute, view
 
 EXTERN = """
     mm addmm bmm baddbmm addbmm _addmm_activation _int_mm _scaled_mm _grouped_mm dot vdot mv addmv
@@ -132,7 +134,7 @@ def product(a, b, bias=None):
     graph, target = current(), current().node.target
     operands = [a, b] if bias is None else [bias, a, b]
     if not pays(a, m, n, k):
-        return call(*operands)
+        return linear(a, b, bias) if is_work(a, m, n, k) and onednn_is_faster() else call(*operands)
     a, b = a.realize(), b.realize()
     strides = [graph.as_view(x).layout.stride for x in (a, b)]
     rows = up(m) if strides[0][0] == 1 else m
@@ -145,3 +147,33 @@ def product(a, b, bias=None):
     data = ir.Extern(target, tuple(map(graph.as_view, operands)), {}, "extern", ())
     result = graph.add_buffer(ir.Layout.contiguous(a.device, a.dtype, (rows, up(n))), data)
     return slice_(slice_(result, 0, 0, m), 1, 0, n)
+
+
+# --- oneDNN ------------------------------------------------------------------------------------------
+WORK = 1 << 26  # multiplications from which it matters which library does them
+
+
+def is_work(x, m, n, k):
+    return x.device.type == "cpu" and x.dtype == torch.float32 and hint(m * n * k) >= WORK
+
+
+@functools.cache
+def onednn_is_faster():
+    """Does oneDNN multiply faster than what `addmm` calls?  That is MKL, which is slow on AMD's processors."""
+    if not (torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()):
+        return False
+    with unset_fake_temporarily(), torch.no_grad():
+        x, weight, bias = (torch.ones(size) for size in ((256, 512), (1024, 512), (1024,)))
+        ways = {
+            "addmm": lambda: functools.partial(torch.addmm, bias, x, weight.t()),
+            "linear": lambda: functools.partial(torch.ops.mkldnn._linear_pointwise, x, weight, bias, "none", [], ""),
+        }
+        return autotune.choose(ways, ("products of float32",), x.device) == "linear"
+
+
+def linear(x, b, bias):
+    """The product by oneDNN, where `b` is a weight turned around, as `nn.Linear` has it."""
+    weight = current().as_view(permute(b, (1, 0)))
+    if weight.layout.stride != (b.size[0], 1):
+        return call(*([x, b] if bias is None else [bias, x, b]))
+    return current().extern(torch.ops.mkldnn._linear_pointwise.default, (x, weight, bias, "none", [], ""), {}, "extern")
