@@ -142,9 +142,9 @@ class Rewrites:
             functions = [gradient_functions([t.grad_fn]) for t in targets]
             reached = [any(provenance.sequences.get(f._sequence_nr()) is captured for f in each) for each in functions]
             leads = frozenset(k for k, reaches in enumerate(reached) if reaches)
-            written = {id(tensor) for tensor in second.written} if leads else ()
-            for index in (i for i, primal in enumerate(primals) if id(primal) in written):
-                if shared or index in program.replaced or self.leads.setdefault(index, leads) != leads:
+            places = {id(primal): index for index, primal in enumerate(primals)}
+            for index in (places.get(id(tensor)) for tensor in second.written if leads):
+                if index is None or shared or index in program.replaced or self.leads.setdefault(index, leads) != leads:
                     raise differs("writes what others write too")
 
     def begin(self, new_place):

@@ -222,6 +222,8 @@ class GraphRunner(fx.Interpreter):
         if target is checkpoint:  # the partitioner recomputes what is in it
             results, second = checkpoints.run(args[0], args[1:], kwargs, self.provenance)
             if second is not None:
+                if self.second_runs is None:
+                    raise checkpoints.differs("is called by another nested graph")
                 self.second_runs[self.provenance.current] = second
             return results
         if target is setattr:
@@ -264,7 +266,7 @@ class NestedRunner(torch.nn.Module):
     def __init__(self, outer, gm):
         super().__init__()
         self.runner = GraphRunner(gm, {}, outer.provenance, outer.inference, outer.aliases, Memories([], outer.aliases))
-        self.runner.bases, self.runner.second_runs = outer.bases, outer.second_runs
+        self.runner.bases, self.runner.second_runs = outer.bases, None
         self.runner.run_and_note = lambda node, run: run()
 
     def forward(self, *inputs):

@@ -20,6 +20,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import minicompile
 from minicompile import aot, config, record
@@ -60,6 +61,23 @@ def without_spare(norm=nn.BatchNorm1d):
     torch.manual_seed(rank)
     model = Tower(norm).double()
     del model.spare
+    return model
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+def with_checkpoints(change=lambda block: block):
+    """Its batch norms write their statistics once more in the backward."""
+    model = without_spare()
+    for i, block in enumerate(model.blocks):
+        model.blocks[i] = Checkpointed(change(block))
     return model
 
 
@@ -146,6 +164,15 @@ def gradients_that_add_up():
         return loss
 
     compare(step=step)
+
+
+def checkpoints():
+    compare(with_checkpoints)
+
+
+def compiled_blocks_in_checkpoints():
+    expected = train(ddp(with_checkpoints()))
+    assert_same(expected, train(ddp(with_checkpoints(compile_it))))
 
 
 def unused_parameters():
@@ -276,6 +303,12 @@ def sharded_gradients_that_add_up():
     compare_sharded(step)
 
 
+def sharded_checkpoints():
+    expected = train(shard(with_checkpoints()))
+    for make in SHARDED.values():
+        assert_same(expected, train(make(with_checkpoints())))
+
+
 def names_in_the_state_dict_of_shards():
     names, made = list(without_spare().state_dict()), {k: f(without_spare()) for k, f in SHARDED.items()}
     assert list(made["fully_shard in compiled model"].state_dict()) == [f"_orig_mod.{name}" for name in names]
@@ -291,6 +324,8 @@ SCENARIOS = (
     static_graph,
     buffers_of_each_process,
     gradients_that_add_up,
+    checkpoints,
+    compiled_blocks_in_checkpoints,
     unused_parameters,
     a_step_that_is_compiled_as_a_whole,
     evaluation,
@@ -300,6 +335,7 @@ SCENARIOS = (
     sharded_until_the_backward,
     sharded_with_low_precision,
     sharded_gradients_that_add_up,
+    sharded_checkpoints,
     names_in_the_state_dict_of_shards,
 )
 

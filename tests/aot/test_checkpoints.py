@@ -153,7 +153,17 @@ def other_draws(x, mean, variance):
     return checkpoint(inside, x, use_reentrant=False)
 
 
-@pytest.mark.parametrize("program", [statistics_alone, other_draws])
+def nested(x, mean, variance):
+    def inner(a):
+        return F.dropout(a.sin(), 0.5).exp()
+
+    def outer(a):
+        return checkpoint(inner, a * 2, use_reentrant=False, preserve_rng_state=False).sin()
+
+    return checkpoint(outer, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("program", [statistics_alone, other_draws, nested])
 def test_what_the_trace_cannot_repeat_runs_in_eager(program):
     seen = []
     for function in (program, minicompile.compile(program, backend="aot_eager")):
