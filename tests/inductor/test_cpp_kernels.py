@@ -15,6 +15,8 @@ import minicompile
 from minicompile import aot, inductor, testing
 from minicompile.bench import patterns as micro
 from minicompile.inductor import passes
+from minicompile.inductor.codegen import cpp_build
+from minicompile.viz import scaling
 
 
 def compiled(function, *inputs):
@@ -90,7 +92,7 @@ CUT = {
 }
 
 
-LOOPS = {"cat": 3, "pad": 8, "pad that cuts off": 2, "one triangle": 2, "one row": 3}
+LOOPS = {"cat": 3, "roll": 2, "pad": 8, "pad that cuts off": 2, "one triangle": 2, "one row": 3}
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -157,6 +159,37 @@ def test_exp_and_erf_are_within_two_units_of_the_last_place():
         assert ((got.double() - wanted).abs() / unit)[normal].max() < 2
         assert torch.equal(got[-9:-7].signbit(), wanted[-9:-7].signbit())
         assert torch.allclose(got, wanted.float(), rtol=1e-6, atol=1.2e-38, equal_nan=True)
+
+
+CHOICES_OF_CHOICES = {
+    "relu, pool": lambda x: F.max_pool2d(x.relu(), 3, 2, 1),
+    "clamp, pool with places": lambda x: F.max_pool2d(x.clamp(0, 6), 2, return_indices=True),
+    "relu, max along rows": lambda x: x.relu().amax(-1),
+    "clamp, max along columns": lambda x: x.clamp(0, 6).amax(0),
+    "relu, softmax": lambda x: x.relu().softmax(-1),
+    "relu, maximum": lambda x: torch.maximum(x.relu(), x.flip(1).relu()),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES_OF_CHOICES)
+def test_choices_that_depend_on_choices_are_vectorised(name):
+    """GCC makes jumps of them where it may, and then a loop takes up to fifty times as long."""
+    x = torch.randn(2, 8, 32, 64)
+    x[0, 0, 0, :2] = torch.tensor([math.nan, math.inf])
+    call = compiled(CHOICES_OF_CHOICES[name], x)
+    kernels = call.source.kernels.removeprefix(call.source.prelude)
+    assert "M_NO_JUMPS static int kernel_0" in kernels
+    if "clang" not in cpp_build.find_compiler()[1]:
+        assert scaling.vector_report(call.source)
+    wanted = CHOICES_OF_CHOICES[name](x)
+    for got, want in zip(call(x), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+
+
+def test_kernels_without_choices_keep_all_of_the_compilers_passes():
+    x = torch.randn(64, 64)
+    call = compiled(lambda x: F.layer_norm(x, (64,)).softmax(-1), x)
+    assert "M_NO_JUMPS" not in call.source.kernels.removeprefix(call.source.prelude)
 
 
 def test_an_element_that_is_not_there_cannot_be_picked():

@@ -21,12 +21,14 @@ from ..scheduler import SCRATCH, levels
 from . import wrapper
 from .common import Kernel, needs_error, summary_of
 from .cpp_columns import ColumnReductions
-from .cpp_expr import COMPUTE, indent, stored_type
+from .cpp_expr import COMPUTE, chooses_twice, indent, stored_type
 from .cpp_loops import Loop, LoopWriter, TileLoop
 from .cpp_prelude import PRELUDE
 from .cpp_rows import AHEAD, LIGHT, LINE, RowReductions
 
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
+DEAR, DEAR_COST = 1 << 20, 16  # bytes of kept rows of this cost (an exponential): what a second-level cache holds
+EXTREMES = ("max", "min", "argmax", "argmin")
 PIECE = 16  # points of a piece of a loop, at least: one vector
 TILE = 16  # side of a tile of a transpose: floats in a cache line
 BLOCK = 256  # elements of a row that the tiles take one after the other, before they go on to the next rows
@@ -99,10 +101,14 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         else:
             self.row_reduction()
         kinds = [n.kind for n in self.nodes if n.is_reduction]
-        return self.finish(kinds, [n.body for n in self.nodes])
+        at_points = [n.name if n.inner == tuple(self.inner) and not n.is_reduction else None for n in self.nodes]
+        parts = zip(at_points, (n.body for n in self.nodes), (n.kind in EXTREMES for n in self.nodes), strict=True)
+        return self.finish(kinds, list(parts))
 
-    def finish(self, words, bodies):
-        numbers, summary = list(self.numbers), summary_of(words, bodies)
+    def finish(self, words, parts):
+        """parts: as `chooses_twice` takes them."""
+        numbers, summary = list(self.numbers), summary_of(words, [body for _, body, _ in parts])
+        self.jumps = chooses_twice(parts)
         return Kernel(self.function(self.pop()), self.params, numbers, self.types, summary)
 
     def emit(self, node, late=False):
@@ -291,11 +297,12 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
                     for m in self.nodes
                     if m.inner
                 )
-                if later and hint(size) * width * 4 <= SCRATCH:
+                room = hint(size) * width * 4
+                if later and room <= (DEAR if ir.cost(node.body) >= DEAR_COST else SCRATCH):
                     number, kind = len(self.scratch) + len(self.pending), COMPUTE[node.body.dtype]
                     self.pending[node.name] = name = f"row{number}"
                     self.made[name] = node.name
-                    if isinstance(size, int):
+                    if isinstance(size, int) and room <= SCRATCH:
                         self.line(f"{kind} {name}[{size * width}];")
                     elif self.is_short(size, ON_STACK // width):
                         self.line(f"{kind} {name}[{ON_STACK}];")

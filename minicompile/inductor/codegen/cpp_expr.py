@@ -46,6 +46,31 @@ def literal(value, dtype):
     return f"{ctype}({value}LL)" if abs(value) >= 2**31 else f"{ctype}({value})"
 
 
+# Operations that are a `?:` in C++, and those that compare.
+CHOOSING = frozenset("where relu maximum minimum fmax fmin exp sigmoid erf sign floordiv remainder".split())
+COMPARING = CHOOSING | frozenset("eq ne lt le gt ge isnan isinf".split())
+
+
+def chooses_twice(parts):
+    """Does a comparison of a kernel depend on what another one chose?
+
+    parts: (name by which other parts load the value, or None; expression; whether a max or min is taken of it).
+    """
+    chosen = set()
+    for name, body, extreme in parts:
+        for node in ir.walk(body):
+            after = node.buffer in chosen if isinstance(node, ir.Load) else not chosen.isdisjoint(node.args)
+            if after and getattr(node, "name", "") in COMPARING:
+                return True
+            if after or isinstance(node, ir.Masked) or getattr(node, "name", "") in CHOOSING:
+                chosen.add(node)
+        if body in chosen:
+            if extreme:
+                return True
+            chosen.add(name)
+    return False
+
+
 def stored_type(dtype):
     return "uint8_t" if dtype == torch.bool else STORAGE[dtype]  # GCC does not vectorise loads of bool
 
@@ -57,7 +82,7 @@ def indent(lines, depth=1):
 class CppWriter(ExprWriter):
     """Expressions in C++, and the parameters of a kernel.  first_lines: before all others."""
 
-    errors, first_lines = False, ()
+    errors, first_lines, jumps = False, (), False  # jumps: GCC would make some of `?:`, and no vectors then
     DIVISION, REMAINDER = ("/", "m_floor_index"), ("%", "m_mod_index")
 
     def bind(self, reads, writes, storage):
@@ -80,7 +105,7 @@ class CppWriter(ExprWriter):
     def function(self, body):
         """The whole function, with `@NAME@` in place of its name."""
         declared = [*self.declared, *(f"int64_t {name}" for name in self.numbers.values())]
-        head = f"static int @NAME@({', '.join(declared)})"
+        head = f"{'M_NO_JUMPS ' if self.jumps else ''}static int @NAME@({', '.join(declared)})"
         start = [*self.first_lines, "int err = 0;"] if self.errors else self.first_lines
         return "\n".join([head + " {", *indent([*start, *body, f"return {'err' if self.errors else '0'};"]), "}"])
 

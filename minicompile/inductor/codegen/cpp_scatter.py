@@ -15,7 +15,7 @@ from ..dependencies import make_node
 from ..indexing import hint
 from ..ir import Buffer, Pointwise
 from ..ops import OPS, REDUCTIONS
-from .cpp import LoopKernel
+from .cpp import EXTREMES, LoopKernel
 from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, TileLoop, literal
 
@@ -30,7 +30,8 @@ class ScatterKernel(LoopKernel):
         self.start(buffer, data)
         if self.layouts[buffer.name].numel() != 0:
             self.scatter(buffer, data)
-        return self.finish([f"scatter_{data.mode}"], [data.initial, data.body])
+        parts = [(None, data.initial, False), (None, data.body, data.mode in EXTREMES)]
+        return self.finish([f"scatter_{data.mode}"], parts)
 
     def start(self, buffer, data):
         """result = initial"""
@@ -85,7 +86,7 @@ class ScanKernel(LoopKernel):
             tile = TileLoop(f"{x}_tile", "0", self.size(x.size), 64, -(-hint(x.size) // 64))
             loops.append(tile)
         self.nest(self.parallel(loops), lambda: self.scan(buffer, data, along, x, address))
-        return self.finish([f"scan_{data.kind}"], [data.body])
+        return self.finish([f"scan_{data.kind}"], [(None, data.body, data.kind in EXTREMES)])
 
     def scan(self, buffer, data, along, x, address):
         """One run along the dimension; with x, for 64 neighbouring columns at once.  Float sums are kept in double."""

@@ -157,11 +157,17 @@ def roll(x, shifts, dims=()):
     if len(shift) != len(dims):
         return NotImplemented
 
-    def rolled(position):
-        moved = {d: (position[d] + -by % x.size[d]) % x.size[d] for d, by in shift.items()}
-        return tuple(moved.get(d, i) for d, i in enumerate(position))
+    def inner(position, shifts=tuple(shift.items())):
+        if not shifts:
+            return x.load(position)
+        (d, by), *rest = shifts
+        i, n, ahead = position[d], x.size[d], -by % x.size[d]
+        if not isinstance(n, int):
+            return inner(replaced(position, d, (i + ahead) % n), rest)
+        here, wrapped = (inner(replaced(position, d, i + by), rest) for by in (ahead, ahead - n))
+        return ir.Masked(ir.compare("lt", i, n - ahead), here, wrapped)
 
-    return copy_of(x.view(x.size, rolled))
+    return TensorValue(x.device, x.dtype, x.size, inner)
 
 
 @register_lowering(aten.repeat)
