@@ -23,6 +23,13 @@ row(
     due("later(setattr, string, 'digits', string.digits); string.digits = '1'"),
 )
 row(
+    "what a module has not",
+    "import string",
+    "lambda x: x + getattr(string, 'fewest', 1)",
+    due("later(delattr, string, 'fewest'); string.fewest = 5"),
+    kept("string.most = 5; later(delattr, string, 'most')"),
+)
+row(
     "an attribute of a module that nobody reads",
     "import string",
     "lambda x: x + len(string.digits)",
@@ -45,6 +52,14 @@ row(
 CLOSURE = (
     "def make(k):\n    def f(x): return x + len(k)\n    def set(v):\n        nonlocal k\n        k = v\n"
     "    return f, set\nf, set_k = make('a')"
+)
+row(
+    "no defaults, and defaults that are empty",
+    "def g(a): return a\ng.__defaults__ = ()",
+    "lambda x: g(x) + len(g.__defaults__ or 'ab')",
+    due("g.__defaults__ = (1,)"),
+    due("g.__defaults__ = None"),
+    kept("g.__defaults__ = ()"),
 )
 row("a closure cell", CLOSURE, "", due("set_k('ab')"), kept("set_k('a')"))
 row(

@@ -52,8 +52,11 @@ class UserFunctionVariable(ValueVariable, FunctionVariable):
 
     def defaults(self, tx):
         source = AttrSource(self.place, "__defaults__")
-        values = self.value.__defaults__ or ()
-        tx.guard("length", source, len(values)) if values else tx.guard("is", source, None)
+        values = self.value.__defaults__
+        if values is None:
+            tx.guard("is", source, None)
+            return []
+        tx.guard("length", source, len(values))
         return [tx.output.lazy(value, ItemSource(source, k)) for k, value in enumerate(values)]
 
     def kw_defaults(self, tx):

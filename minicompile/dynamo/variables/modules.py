@@ -225,7 +225,7 @@ class PythonModuleVariable(ValueVariable):
         try:
             value = getattr(self.value, name)  # a module's `__getattr__` only imports something
         except AttributeError as error:
-            tx.guard("class_lacks", parent, name)
+            tx.guard("lacks_attribute", parent, name)
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(value, types.ModuleType) and vars(value).get("__name__") == f"{self.name}.{name}":
             return tx.build(value)  # a submodule under its own name stays
