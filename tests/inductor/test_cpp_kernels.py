@@ -186,6 +186,15 @@ def test_choices_that_depend_on_choices_are_vectorised(name):
         torch.testing.assert_close(got, want, equal_nan=True)
 
 
+def test_exponentials_of_long_columns_are_computed_once():
+    """They are kept where a second-level cache holds those of a tile."""
+    x = torch.randn(3000, 100)
+    call = compiled(lambda x: x.softmax(0), x)
+    kernels = call.source.kernels.removeprefix(call.source.prelude)
+    assert kernels.count("m_exp(") == 1 and "m_scratch<float, 0>(192000)" in kernels
+    torch.testing.assert_close(call(x)[0], x.softmax(0))
+
+
 def test_kernels_without_choices_keep_all_of_the_compilers_passes():
     x = torch.randn(64, 64)
     call = compiled(lambda x: F.layer_norm(x, (64,)).softmax(-1), x)

@@ -153,14 +153,14 @@ def roll(x, shifts, dims=()):
         return copy_of(x)
     if not dims:
         return view(roll(view(x, [ir.product(x.size)]), shifts, [0]), x.size)
-    shift = {d % x.ndim: s for s, d in zip(shifts, dims, strict=True)}
-    if len(shift) != len(dims):
+    every = tuple((d % x.ndim, s) for s, d in zip(shifts, dims, strict=True))
+    if len(dict(every)) != len(dims):
         return NotImplemented
 
-    def inner(position, shifts=tuple(shift.items())):
-        if not shifts:
+    def inner(position, left=every):
+        if not left:
             return x.load(position)
-        (d, by), *rest = shifts
+        (d, by), *rest = left
         i, n, ahead = position[d], x.size[d], -by % x.size[d]
         if not isinstance(n, int):
             return inner(replaced(position, d, (i + ahead) % n), rest)
