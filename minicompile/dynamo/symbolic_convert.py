@@ -260,6 +260,7 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
 
 
 NEVER_INLINED = ("logging", "threading", "multiprocessing", "unittest", "asyncio", "concurrent")
+FINDERS = "<frozen importlib._bootstrap_external>"  # their caches change when the compiler itself imports something
 FRAME_READERS = ("pdb", "traceback")
 
 COMPILER_PARTS = ("dynamo", "aot", "inductor", "compiler", "backends", "record", "explain", "viz")
@@ -273,6 +274,8 @@ def check_can_inline(tx, function):
         unsupported("introspection", f"{function.function_name} of module {module[0]} reads the frames that run")
     if module[0] in NEVER_INLINED:
         unsupported("function left to eager", f"{function.function_name} of module {module[0]} is left to eager")
+    if function.code.co_filename == FINDERS:
+        unsupported("file access", f"{function.function_name} looks for modules in files")
     if module[0] == "minicompile" and module[1] in COMPILER_PARTS and "polyfills" not in module:
         unsupported("function left to eager", f"{function.function_name} is part of minicompile itself")
     if function.code.co_flags & (0x80 | 0x200):

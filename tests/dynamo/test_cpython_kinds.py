@@ -3,6 +3,7 @@
 import collections
 import copy
 import functools
+import importlib
 import inspect
 import io
 import itertools
@@ -610,6 +611,22 @@ def test_a_module_is_imported_when_the_program_comes_to_it(tmp_path):
 
     same(program, fullgraph=False, recompiles=1)
     assert record.counters["graph_breaks"] == 1
+
+
+def test_where_modules_are_found_is_left_to_eager():
+    """Between two attempts at capture the compiler may import something, and these caches are others then."""
+
+    def program():
+        def f(x):
+            importlib.invalidate_caches()
+            first = importlib.import_module("math")
+            print(end="")
+            return x + 1, first.__name__, sys.path_hooks[-1].__name__
+
+        return f, [(X,), (X,)]
+
+    same(program, fullgraph=False)
+    assert record.break_reasons["file access"] == 1
 
 
 def test_an_installed_module_is_imported_by_capture():
