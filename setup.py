@@ -56,7 +56,7 @@ setup(
             ],
             extra_compile_args=[*COMMON, "-std=c11"],
         ),
-        reads_tensors("_guards", "dynamo", ["_conditions", "_plain_reads", "_torch_state"]),
+        reads_tensors("_guards", "dynamo", ["_conditions", "_guard_steps", "_plain_reads", "_torch_state"]),
         reads_tensors("_launch", "inductor/codegen", []),
     ],
     options={"build_ext": {"force": True}},

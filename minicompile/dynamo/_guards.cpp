@@ -14,35 +14,7 @@
 #include <structmember.h>
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
-#include "_conditions.h"
-#include "_plain_reads.h"
-
-#define OPERATIONS(each)                                                                                      \
-    each(ATTRIBUTE) each(FUNCTION_PART) each(ITEM) each(CALL) each(CLASS) each(SIZE) each(STRIDE)             \
-    each(STORAGE_OFFSET) /* up to here they read */                                                           \
-    each(TYPE) each(IS) each(SAME) each(EQUALS) each(LENGTH) each(KEYS) each(HAS_KEY) each(LACKS_KEY)         \
-    each(LACKS_ATTRIBUTE) each(CLASS_LACKS) each(PLAIN_CALL) each(TENSOR) each(DISTINCT) each(CONDITION)  \
-    each(ASK)
-#define NAME_AND_COMMA(name) name,
-enum Operation { OPERATIONS(NAME_AND_COMMA) };
-
-struct Details { /* of the steps that need more than one operand */
-    std::vector<int> registers;       /* what CALL and ASK pass on, and what DISTINCT and CONDITION look at */
-    std::vector<PyObject *> distinct; /* addresses that DISTINCT found to differ from each other */
-    TensorFacts tensor;
-    Condition condition;
-    Place places[N_HOOKS];            /* where PLAIN_CALL found them */
-};
-
-struct Step {
-    int operation, source, target;
-    Py_ssize_t number; /* the operand where it is an int */
-    PyObject *operand; /* strong: an object that is compared by its address cannot be freed */
-    Place place; /* where ATTRIBUTE and ITEM found it */
-    std::unique_ptr<Details> details;
-};
+#include "_guard_steps.h"
 
 typedef struct {
     PyObject_HEAD
@@ -175,8 +147,9 @@ all_distinct(Details &details, PyObject **registers)
 }
 
 static inline int
-run_step(Step &step, PyObject **registers)
+run_step(Step *&at, PyObject **registers)
 {
+    Step &step = *at;
     PyObject *value = registers[step.source], *operand = step.operand;
     Py_ssize_t length;
     int found;
@@ -203,8 +176,8 @@ run_step(Step &step, PyObject **registers)
         return lacks_attribute(value, operand);
     case CLASS_LACKS:
         return class_lacks(value, operand, &step.place);
-    case PLAIN_CALL:
-        return plain_call(value, step.details->places);
+    case NO_HOOKS:
+        return no_hooks(value, step.details->places);
     case TENSOR:
         return tensor_matches(step.details->tensor, value);
     case DISTINCT:
@@ -214,6 +187,13 @@ run_step(Step &step, PyObject **registers)
         return found == UNSURE ? ask_about_numbers(step, registers) : found;
     case ASK:
         return ask(step, registers);
+    case CLASS_STANDS:
+    case TUPLE_STANDS:
+    case KEYS_STAND:
+        at += stands(step, value) ? step.number : 0;
+        return 1;
+    case REMEMBER:
+        return remember(at[-step.number], &step, value);
     default:
         return read_value(step, registers);
     }
@@ -225,9 +205,8 @@ ask_all(Program *p, PyObject **registers)
     int holds = 0;
     try {
         holds = modes_match(p->modes);
-        for (Step &step : *p->steps)
-            if (holds != 1 || (holds = run_step(step, registers)) != 1)
-                break;
+        for (Step *step = p->steps->data(), *end = step + p->steps->size(); holds == 1 && step < end; step++)
+            holds = run_step(step, registers);
     } catch (const std::exception &error) { /* a tensor that has no sizes, say */
         PyErr_SetString(PyExc_RuntimeError, error.what());
         holds = -1;
@@ -250,8 +229,8 @@ run(PyObject *self, PyObject *const *arguments, size_t nargsf, PyObject *kwnames
     memcpy(registers + n, &PyTuple_GET_ITEM(p->constants, 0), n_constants * sizeof(PyObject *));
     memset(registers + n + n_constants, 0, (p->n_registers - n - n_constants) * sizeof(PyObject *));
     int holds = ask_all(p, registers);
-    for (Py_ssize_t i = n + n_constants; i < p->n_registers && registers[i] != NULL; i++)
-        Py_DECREF(registers[i]);
+    for (Py_ssize_t i = n + n_constants; i < p->n_registers; i++)
+        Py_XDECREF(registers[i]);
     if (registers != few)
         PyMem_Free(registers);
     if (holds < 0 && PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_SystemError)) {
@@ -273,7 +252,8 @@ set_step(Step &step, PyObject *description)
     }
     Py_INCREF(step.operand);
     Py_ssize_t n = PyTuple_GET_SIZE(list);
-    if (n > 0 || step.operation == TENSOR || step.operation == ASK || step.operation == PLAIN_CALL)
+    if (n > 0 || step.operation == CALL || step.operation == ASK || step.operation == TENSOR
+            || step.operation == NO_HOOKS)
         step.details.reset(new Details());
     if (step.operation <= FUNCTION_PART || step.operation == CLASS_LACKS)
         PyUnicode_InternInPlace(&step.operand);

@@ -303,23 +303,20 @@ lacks_attribute(PyObject *object, PyObject *name)
 }
 
 /* ---- modules ---------------------------------------------------------------------------------------------------- */
-enum { N_HOOKS = 4, N_CALLS = 3 };
-static PyObject *hook_names[N_HOOKS], *call_names[N_CALLS];
+enum { N_HOOKS = 4 };
+static PyObject *hook_names[N_HOOKS];
 
 static int
 intern_names(void)
 {
     const char *names[] = {"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"};
-    const char *calls[] = {"forward", "_call_impl", "_compiled_call_impl"};
     for (int i = 0; i < N_HOOKS; i++)
         hook_names[i] = PyUnicode_InternFromString(names[i]);
-    for (int i = 0; i < N_CALLS; i++)
-        call_names[i] = PyUnicode_InternFromString(calls[i]);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int /* no hooks of its own, no forward of its own, nor what nn.Module calls in front of it */
-plain_call(PyObject *module, Place *places)
+static int
+no_hooks(PyObject *module, Place *places)
 {
     PyObject *attributes = attributes_of(module);
     int answer = attributes == NULL ? -1 : 1;
@@ -327,10 +324,6 @@ plain_call(PyObject *module, Place *places)
         PyObject *name = Py_NewRef(hook_names[i]), *hooks = find_in_dict(attributes, &name, &places[i].index);
         Py_DECREF(name);
         answer = hooks == NULL ? -1 : PyDict_Check(hooks) ? PyDict_GET_SIZE(hooks) == 0 : PyObject_Not(hooks);
-    }
-    for (int i = 0; i < N_CALLS && answer == 1; i++) {
-        int found = PyDict_Contains(attributes, call_names[i]);
-        answer = found < 0 ? -1 : !found;
     }
     Py_XDECREF(attributes);
     return answer < 0 && !PyErr_Occurred() ? 0 : answer; /* no dict of hooks: no module */

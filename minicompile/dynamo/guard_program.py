@@ -6,6 +6,10 @@ Kinds without an operation of their own are asked by the Python of their row in 
 Mirrors `torch/_dynamo/guards.py` (GuardBuilder).  Taught in chapter 04.
 """
 
+import collections
+import inspect
+import operator
+
 from . import _guards
 from .guard_checks import GLOBAL_HOOKS, KeyOfType
 from .guard_conditions import condition_program, names_of
@@ -32,8 +36,11 @@ DIRECT = {  # kind of guard -> operation on the value and what is expected
     "lacks_key": _guards.LACKS_KEY,
     "lacks_attribute": _guards.LACKS_ATTRIBUTE,
     "class_lacks": _guards.CLASS_LACKS,
-    "plain_call": _guards.PLAIN_CALL,
     "tensor": _guards.TENSOR,
+}
+LACKED = {
+    "no_hooks": ("_call_impl", "_compiled_call_impl"),
+    "plain_call": ("forward", "_call_impl", "_compiled_call_impl"),
 }
 SIZES = {"shape": _guards.SIZE, "stride": _guards.STRIDE, "storage_offset": _guards.STORAGE_OFFSET}
 
@@ -99,6 +106,8 @@ class ProgramWriter:
         assert isinstance(source, CallSource)
         if source.function is type:
             return self.read(source, _guards.CLASS, parent)
+        if source.function is operator.call and isinstance(source.parent, ConstantSource):
+            return self.read(source, _guards.CALL, parent, source.parent.value)
         registers = [parent, *map(self.constant, source.arguments)]
         return self.read(source, _guards.CALL, parent, source.function, registers)
 
@@ -119,6 +128,10 @@ class ProgramWriter:
         if guard.kind == "code":
             return self.check(_guards.IS, self.value(AttrSource(guard.source, "__code__")), guard.expected)
         value, expected = self.value(guard.source), guard.expected
+        if guard.kind in LACKED:
+            for name in LACKED[guard.kind]:
+                self.check(_guards.LACKS_ATTRIBUTE, value, name)
+            return self.check(_guards.NO_HOOKS, value)
         if guard.kind in DIRECT and (guard.kind not in ("equals", "keys") or compared_in_cpp(expected)):
             self.check(DIRECT[guard.kind], value, expected)
         else:
@@ -150,10 +163,68 @@ class ProgramWriter:
 
         steps = [
             (operation, number(source), number(target), operand, tuple(map(number, registers)))
-            for operation, source, target, operand, registers in self.steps
+            for operation, source, target, operand, registers in in_blocks(self.steps, self.constants)
         ]
         count = offsets["found"] + len(self.found)
         return _guards.Program(ambient, steps, tuple(self.constants), 1 + len(self.arguments), count)
+
+
+PLAIN = (int, float, bool, str, type(None))
+READS = {_guards.CLASS_STANDS: _guards.ATTRIBUTE, _guards.TUPLE_STANDS: _guards.ITEM}
+ASKED_IN_BLOCKS = (_guards.TYPE, _guards.LENGTH, _guards.IS, _guards.EQUALS, _guards.CLASS_LACKS)
+IMMUTABLE_CLASS = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: its objects cannot become descriptors
+
+
+def in_blocks(steps, constants):
+    """The steps, with those about one thing that mostly stays as it is in a block that `_guard_steps.h` may skip."""
+    looks = collections.defaultdict(list)  # register -> the steps that look at it
+    for step in steps:
+        for register in {step[1], *step[4], *([step[2]] if step[0] == _guards.SAME else ())}:
+            looks[register].append(step)
+
+    def is_read(step):
+        """Whether it reads something of a class or a tuple for comparisons with what cannot change."""
+        operation, _, target, name, _ = step
+        if operation == _guards.ATTRIBUTE and inspect.isdatadescriptor(vars(type).get(name)):
+            return False  # a class's `__name__`, say, is not in it
+        return (
+            operation in READS.values()
+            and target in looks
+            and all(
+                each[0] in (_guards.IS, _guards.EQUALS)
+                and (type(each[3]) in PLAIN or (each[0] == _guards.IS and type(each[3]).__flags__ & IMMUTABLE_CLASS))
+                for each in looks[target]
+            )
+        )
+
+    def is_known_tuple(register):
+        """Whether it holds a tuple, all of whose elements are compared."""
+        facts = {step[0]: step[3] for step in looks[register]}
+        items = [step[3] for step in looks[register] if step[0] == _guards.ITEM and is_read(step)]
+        every = facts.get(_guards.TYPE) is tuple and all(k in items for k in range(facts.get(_guards.LENGTH, -1)))
+        return every and len(items) == facts.get(_guards.LENGTH) == len(looks[register]) - 2
+
+    about = {register: (_guards.TUPLE_STANDS, register) for register in list(looks) if is_known_tuple(register)}
+    for place, constant in enumerate(constants):
+        if type(constant) is type:
+            about["constant", place] = _guards.CLASS_STANDS, ("constant", place)
+    blocks = {}  # what a block is about, or the place of a step that is in none -> steps
+    for place, step in enumerate(steps):
+        operation, source, target, operand, _ = step
+        subject = about.get(source)
+        if operation == _guards.LACKS_ATTRIBUTE and type(operand) is str:
+            subject = _guards.KEYS_STAND, source
+        elif subject is not None and operation == READS[subject[0]] and is_read(step):
+            about[target] = subject
+        elif operation not in ASKED_IN_BLOCKS:
+            subject = None
+        blocks.setdefault(subject or place, []).append(step)
+    for subject, block in blocks.items():
+        if isinstance(subject, tuple):
+            operation, source = subject
+            first, last = ((which, source, source, len(block) + 1, ()) for which in (operation, _guards.REMEMBER))
+            block = [first, *block, last]
+        yield from block
 
 
 def guard_program(guard_set, guards, arguments, namespace, rows):
