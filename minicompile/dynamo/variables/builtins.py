@@ -33,11 +33,11 @@ from . import (
 )
 from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
 from .classes import UserDefinedClassVariable
-from .constant import call_handler, check_signature
 from .functions import BuiltinMethodVariable, UserFunctionVariable
 from .symbolic import GRAPH_FUNCTIONS, SymNodeVariable, is_arithmetic
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
 from .tensor import graph_call
+from .wrong_calls import call_handler, check_signature
 
 
 def inlined(original, polyfill):

@@ -34,6 +34,7 @@ from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_
 from .functions import BuiltinMethodVariable
 from .refusals import check_index, is_iterable, refuse_attribute
 from .varying import VaryingVariable
+from .wrong_calls import call_handler
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
 HAVE_COPIES = (float, complex, str, bytes, range, torch.device)  # an equal value may be another object
@@ -42,59 +43,6 @@ BINARY_METHODS = frozenset(
     [f"__{name}__" for name in COMPARISONS]
     + [f"__{prefix}{name}__" for name in ARITHMETIC for prefix in ("", "r", "i")]
 )
-
-
-def call_handler(tx, original, handler, args, kwargs):
-    """Call a handler; a call that its signature does not take is the program's TypeError, with CPython's text."""
-    if kwargs and has_signature(original):  # names that are the handler's own are no keywords
-        check_signature(tx, original, original, args, kwargs)
-    elif kwargs and "no keyword arguments" in (complaint := wrong_call(original, args, kwargs) or ""):
-        tx.raise_observed(TypeError, complaint)
-    try:
-        return handler(tx, *args, **kwargs)
-    except TypeError:
-        check_signature(tx, original, functools.partial(handler, tx), args, kwargs)
-        raise
-
-
-def has_signature(function):
-    """Whether a function written in C says what it takes."""
-    try:
-        text = getattr(getattr(function, "func", function), "__text_signature__", None)  # of a partial's method
-        return text is not None and bool(inspect.signature(function))
-    except ValueError:  # not in Python's words
-        return False
-
-
-signature_of = functools.lru_cache(256)(inspect.signature)
-
-
-def takes(handler, /, *args, **kwargs):
-    """Whether it has parameters for these."""
-    try:
-        signature_of(handler).bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
-
-
-def check_signature(tx, original, taker, args, kwargs):
-    """The program hears what CPython says of a wrong number of arguments, or a wrong keyword, to `original`."""
-    try:
-        signature_of(taker).bind(*args, **kwargs)
-    except TypeError as error:
-        tx.raise_observed(TypeError, wrong_call(original, args, kwargs) or str(error))
-
-
-def wrong_call(function, args, kwargs):
-    """What CPython says of wrong arguments to one of its functions, which look at them in their turn."""
-    try:
-        function(
-            *(stand_in(a.python_type()) for a in args), **{k: stand_in(a.python_type()) for k, a in kwargs.items()}
-        )
-    except Exception as error:  # only its text is wanted
-        return str(error)
-    return None
 
 
 class BuiltinObject(VariableTracker):
@@ -139,18 +87,10 @@ class BuiltinObject(VariableTracker):
         """Some value of the class, to ask for the text of an error."""
         return self.python_type()()
 
-    def written_in_c(self, name):
-        """The method written in C, of some value of the class, as an expression calls it."""
-        method = getattr(self.python_type(), name, None)
-        is_plain = isinstance(method, types.MethodDescriptorType)
-        return functools.partial(method, self.empty()) if is_plain else getattr(self.empty(), name)
-
     def call_method(self, tx, name, args, kwargs):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
-            named = kwargs and hasattr(cls, name)
-            original = self.written_in_c(name) if named else lambda *a, **k: self.written_in_c(name)(*a, **k)
-            return call_handler(tx, original, handler, args, kwargs)
+            return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in BINARY_METHODS:

@@ -237,7 +237,7 @@ class DictVariable(BuiltinObject):
 
     def method_popitem(self, tx, last=TRUE):
         if last is not TRUE and self.cls is not collections.OrderedDict:
-            refuse_arguments(tx, self.written_in_c("popitem"), [last])
+            refuse_arguments(tx, self.empty().popitem, [last])
         if not self.look(tx):
             name = "dictionary" if self.cls is collections.OrderedDict else "popitem(): dictionary"
             tx.raise_observed(KeyError, f"{name} is empty")

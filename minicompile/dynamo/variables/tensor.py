@@ -23,13 +23,13 @@ from ..polyfills import tensors
 from ..source import AttrSource, CallSource, ConstantSource
 from . import tensor_state
 from .base import VariableTracker, unsupported
-from .constant import takes
 from .descriptors import descriptor_get, type_lookup
 from .functions import BuiltinMethodVariable
 from .overrides import dispatch, is_overridden
 from .symbolic import SymNodeVariable
 from .tables import BREAKING_METHODS
 from .warned import OperatorWarnings
+from .wrong_calls import takes
 
 # An operator that raises during capture is reported as a graph break, not as a traceback on the terminal as well.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda entry: record.current() is None)

@@ -19,9 +19,9 @@ from ...errors import Unsupported
 from ..builder import guarded, wraps_if
 from ..polyfills import tensors
 from ..source import CallSource, ConstantSource
-from . import data_numbers, numpy_arrays, overrides
+from . import data_numbers, numpy_arrays, overrides, wrong_calls
 from .base import ValueVariable, unsupported
-from .constant import TRUE, takes
+from .constant import TRUE
 from .functions import UserFunctionVariable
 from .overrides import dispatch, is_overridden
 from .tensor import TensorVariable, graph_call, tensors_among
@@ -73,7 +73,7 @@ class TorchFunctionVariable(ValueVariable):
             if answer is not None:
                 return answer
         handler = HANDLERS.get(self.value)
-        if handler is not None and not takes(handler, tx, *args, **kwargs):
+        if handler is not None and not wrong_calls.takes(handler, tx, *args, **kwargs):
             unsupported("torch call left to eager", f"{self.name} with arguments that it may not take")
         if handler is not None:
             return handler(tx, *args, **kwargs)

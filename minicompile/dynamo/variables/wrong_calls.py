@@ -1,18 +1,21 @@
 """What CPython says where a function written in C is called with too many arguments, too few, or a wrong keyword.
 
 Goes in: the function, and the trackers of its arguments.  Comes out: nothing, or the TypeError of the captured program,
-in the words of the running version: the function is really called, a method on some object of its class.
+in the words of the running version: the function is really called, a method on some object of its class; of what is
+no method, a call that the handler's own signature does not take.
 PyTorch has no such file: torch.compile leaves the frame to eager there.  Taught in chapter 06.
 """
 
 import collections
-import contextlib
 import functools
+import inspect
 import itertools
 import re
 import types
 
 import torch
+
+from .base import stand_in
 
 KEYED = [view for d in ({}, collections.OrderedDict()) for view in (d, d.keys(), d.values(), d.items())]
 ITERATED = [[], (), set(), range(0), "", "\xe9", b"", bytearray(), collections.deque(), *KEYED]
@@ -46,12 +49,17 @@ def complaint(function, count, names):
         if function.__objclass__ not in EXAMPLES or function.__name__ in ("__call__", "__init__"):
             return None
         first = (EXAMPLES[function.__objclass__],)
-    with contextlib.suppress(Exception):  # what it says of the arguments themselves is asked of the real ones
-        try:
-            function(*first, *(object() for _ in range(count)), **dict.fromkeys(names, object()))
-        except TypeError as error:
-            return str(error) if ABOUT_COUNTS.search(str(error)) else None
-    return None
+    text = words(function, [*first, *(object() for _ in range(count))], dict.fromkeys(names, object()), TypeError)
+    return text if ABOUT_COUNTS.search(text) else None  # what it says of arguments themselves is asked of the real ones
+
+
+def words(function, args, kwargs, kind=Exception):
+    """Of what a function complains that is called with these; "" where of nothing of this kind."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:  # only its text is wanted
+        return str(error) if isinstance(error, kind) else ""
+    return ""
 
 
 def check_count(tx, function, args, kwargs, cls=None):
@@ -66,3 +74,50 @@ def check_count(tx, function, args, kwargs, cls=None):
         text = complaint(function, len(args), tuple(kwargs))
         if text is not None:
             tx.raise_observed(TypeError, text)
+
+
+signature_of = functools.lru_cache(256)(inspect.signature)
+
+
+def takes(handler, /, *args, **kwargs):
+    """Whether it has parameters for these."""
+    try:
+        signature_of(handler).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def check_signature(tx, original, taker, args, kwargs):
+    """The program hears what CPython says of a call of `original` that `taker` does not take."""
+    try:
+        signature_of(taker).bind(*args, **kwargs)
+    except TypeError as error:
+        tx.raise_observed(TypeError, words_of_call(original, args, kwargs) or str(error))
+
+
+def words_of_call(function, args, kwargs):
+    """CPython's functions look at their arguments in their turn."""
+    named = {name: stand_in(each.python_type()) for name, each in kwargs.items()}
+    return words(function, [stand_in(each.python_type()) for each in args], named)
+
+
+def has_signature(function):
+    """Whether a function written in C says what it takes."""
+    try:
+        return getattr(function, "__text_signature__", None) is not None and bool(signature_of(function))
+    except ValueError:  # not in Python's words
+        return False
+
+
+def call_handler(tx, original, handler, args, kwargs):
+    """Call a handler; a call that its signature does not take is the program's TypeError, with CPython's text."""
+    if kwargs and has_signature(original):  # names that are the handler's own are no keywords
+        check_signature(tx, original, original, args, kwargs)
+    elif kwargs and "no keyword arguments" in (text := words_of_call(original, args, kwargs)):
+        tx.raise_observed(TypeError, text)
+    try:
+        return handler(tx, *args, **kwargs)
+    except TypeError:
+        check_signature(tx, original, functools.partial(handler, tx), args, kwargs)
+        raise
