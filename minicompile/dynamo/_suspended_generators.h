@@ -1,6 +1,6 @@
 /* Where a suspended generator stands: read, so that capture goes on in its place, and written, when the graph has run.
  *
- * Goes in: a generator.  Comes out: its frame's place, code, globals, locals and stack; or the generator, moved on.
+ * Goes in: a generator.  Comes out: its frame's place, code, namespaces, locals and stack; or the generator, moved on.
  *
  * torch.compile leaves generators that exist already to eager.  Taught in chapter 06. */
 #pragma once
@@ -18,7 +18,7 @@
 #define GENERATOR_FRAME(g) ((_PyInterpreterFrame *)((PyGenObject *)(g))->gi_iframe)
 
 static PyObject *
-py_generator_state(PyObject *module, PyObject *object)
+py_suspended_state(PyObject *module, PyObject *object)
 {
     PyGenObject *generator = (PyGenObject *)object;
     if (!PyGen_CheckExact(object) || generator->gi_frame_state == FRAME_EXECUTING)
@@ -29,7 +29,7 @@ py_generator_state(PyObject *module, PyObject *object)
     if (handled != NULL && handled != Py_None)
         Py_RETURN_NONE;
     _PyInterpreterFrame *f = GENERATOR_FRAME(generator);
-    PyObject *state = PyTuple_New(3 + f->stacktop), *bound = PyBytes_FromStringAndSize(NULL, f->stacktop);
+    PyObject *state = PyTuple_New(4 + f->stacktop), *bound = PyBytes_FromStringAndSize(NULL, f->stacktop);
     if (state == NULL || bound == NULL) {
         Py_XDECREF(state);
         Py_XDECREF(bound);
@@ -38,11 +38,12 @@ py_generator_state(PyObject *module, PyObject *object)
     for (int i = 0; i < f->stacktop; i++) {
         PyObject *value = f->localsplus[i];
         PyBytes_AS_STRING(bound)[i] = value != NULL;
-        PyTuple_SET_ITEM(state, 3 + i, Py_NewRef(value != NULL ? value : Py_None));
+        PyTuple_SET_ITEM(state, 4 + i, Py_NewRef(value != NULL ? value : Py_None));
     }
     int offset = (int)((F_NEXT(f) - _PyCode_CODE(F_CODE(f))) * sizeof(_Py_CODEUNIT));
     PyTuple_SET_ITEM(state, 1, Py_NewRef((PyObject *)F_CODE(f)));
     PyTuple_SET_ITEM(state, 2, Py_NewRef(f->f_globals));
+    PyTuple_SET_ITEM(state, 3, Py_NewRef(f->f_builtins)); /* as they were when its function was made */
     PyTuple_SET_ITEM(state, 0, Py_BuildValue("iN", offset, bound));
     if (PyTuple_GET_ITEM(state, 0) == NULL)
         Py_CLEAR(state);

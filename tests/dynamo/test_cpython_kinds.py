@@ -643,3 +643,26 @@ def test_an_installed_module_is_imported_by_capture():
 
     same(program, fullgraph=False, recompiles=0)
     assert record.counters["graph_breaks"] == 0
+
+
+REPLACED_BUILTINS = """
+def f(x):
+    numbers = (len("abc") + k for k in range(9))
+    first = next(numbers)
+    pause()
+    namespace["__builtins__"] = {"len": lambda text: 7}
+    pause()
+    second = numbers.__next__()
+    namespace["__builtins__"] = before
+    return x + 1, first, second
+"""
+
+
+def test_a_generator_keeps_the_builtins_of_its_function():
+    def program():
+        namespace = {"pause": lambda: print(end="")}
+        exec(REPLACED_BUILTINS, namespace)
+        namespace.update(namespace=namespace, before=namespace["__builtins__"])
+        return namespace["f"], [(X,), (X,)]
+
+    same(program, fullgraph=False)

@@ -249,7 +249,7 @@ def exhausted_generator():
 
 # --- existing generators ----------------------------------------------------------------------------------
 def place_of(frame, slots):
-    """As `_eval_frame.generator_state` tells it."""
+    """As `_eval_frame.suspended_state` tells it."""
     return frame.instructions[frame.pointer].offset, bytes(value is not None for value in slots)
 
 
@@ -258,12 +258,12 @@ def wrap_generator(output, value, source):
     """What a break left behind goes on behind it; any other one, or in a loop, is at another place at each call."""
     from ..resume_code import is_resume_code, resumes_in_loop
 
-    state, code = _eval_frame.generator_state(value), value.gi_code
+    state, code = _eval_frame.suspended_state(value), value.gi_code
     goes_on = is_resume_code(output.code) and is_resume_code(code) and not resumes_in_loop(output.code)
     if source is None or state is None or not goes_on or code.co_cellvars:
         return wrap_object(output, value, source)
     output.guard("type", source, types.GeneratorType)
-    return GeneratorVariable(suspended_frame(output, state, CallSource(source, _eval_frame.generator_state)), source)
+    return GeneratorVariable(suspended_frame(output, state, CallSource(source, _eval_frame.suspended_state)), source)
 
 
 def suspended_frame(output, state, source):
@@ -275,19 +275,21 @@ def suspended_frame(output, state, source):
 
     if not state:
         return output.guard("equals", source, state)
-    (offset, bound), code, globals_dict, *values = state
+    (offset, bound), code, globals_dict, builtins_dict, *values = state
     output.guard("equals", ItemSource(source, 0), state[0])
     output.guard("is", ItemSource(source, 1), code)
+    output.guard("is", ItemSource(source, 3), builtins_dict)
     tx = output.current_translator
     own = globals_dict is output.function.__globals__
     namespace = AttrSource(FunctionSource(), "__globals__") if own else tx.globals_source_of(globals_dict)
     output.guards.add_alias((namespace, ItemSource(source, 2)), same=True, user_location=output.user_location)
-    slots = [output.lazy(value, ItemSource(source, 3 + k)) if bound[k] else None for k, value in enumerate(values)]
+    slots = [output.lazy(value, ItemSource(source, 4 + k)) if bound[k] else None for k, value in enumerate(values)]
     count, free = len(code.co_varnames), len(code.co_varnames) + len(code.co_freevars)
     cells = [cell.realize() for cell in slots[count:free]]
     function = NestedFunctionVariable(code, globals_dict, None if own else namespace, (), {}, cells)
     arguments = {name: value for name, value in zip(code.co_varnames, slots) if value is not None}
     frame = InliningInstructionTranslator(tx, function, arguments)
+    frame.builtins_dict = builtins_dict  # those of when its function was made, which the globals may have replaced
     place = next(k for k, instruction in enumerate(frame.instructions) if instruction.offset == offset)
     if frame.instructions[place].opname == "RESUME":  # behind a `yield`
         frame.started, frame.pointer, frame.stack = True, place, slots[free:]
