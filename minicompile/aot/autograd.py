@@ -167,13 +167,12 @@ def nodes_of(graph):
     A backward runs, and frees, everything that a node leads to: in eager what other results alone lead to is left.
     """
     everything = frozenset(range(len(graph.differentiable)))
-    whole, parts, left = Node(everything, [*range(graph.result_count)], graph.grad_inputs), [], everything
+    whole, parts, left = Node(everything, [*range(graph.result_count)], [*graph.connected]), [], everything
     while left:
         tangents = grown = graph.frees[min(left)] | {min(left)}
         while (grown := tangents.union(*(graph.frees[i] for i in tangents))) != tangents:
             tangents = grown
-        reached = zip(graph.grad_inputs, graph.grad_dependence, strict=False)  # without `rewritten`
-        inputs = [index for index, leads in reached if leads & tangents]
+        inputs = [index for index, leads in graph.connected.items() if leads & tangents]
         parts.append(Node(tangents, [graph.differentiable[i] for i in sorted(tangents)], inputs))
         left -= tangents
     return whole, parts
@@ -184,7 +183,7 @@ def autograd_function(graph, forward, backward):
     whole, parts = nodes_of(graph)
     apply = function_of(whole, graph, backward).apply
     apart = [(node, function_of(node, graph, backward).apply) for node in parts] if len(parts) > 1 else ()
-    of_some = [i for i in graph.grad_inputs if any(i not in node.inputs for node in parts)]
+    of_some = [i for i in graph.connected if any(i not in node.inputs for node in parts)]
 
     def run(inputs):
         with torch.no_grad():

@@ -148,9 +148,10 @@ class Rewrites:
                     raise differs("writes what others write too")
 
     def begin(self, new_place):
-        with torch.no_grad():
-            for index in self.leads:
-                self.primals[index].copy_(new_place(f"again_{index}", self.primals[index]))
+        for index in self.leads:
+            primal = self.primals[index]
+            with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(primal):
+                primal.copy_(new_place(f"again_{index}", primal))
         self.versions = {index: self.primals[index]._version for index in self.leads}
 
     def end(self):

@@ -36,6 +36,7 @@ class AOTGraph:
     sharing: list = dataclasses.field(default_factory=list)  # the inputs that share memory
     memories: list = dataclasses.field(default_factory=list)  # what they share, by name: inputs behind the constants
     grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
+    connected: dict = dataclasses.field(default_factory=dict)  # input -> the tangents from which autograd gets to it
     rewritten: list = dataclasses.field(default_factory=list)  # (input, writes): backward's other outputs, for inputs
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each output
     input_needs_grad: list = dataclasses.field(default_factory=list)

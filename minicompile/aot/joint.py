@@ -31,7 +31,7 @@ class Recording:
     """What the traced function finds out while `make_fx` runs it.  inference: then nothing requires grad."""
 
     def __init__(self, inference):
-        self.inference = inference
+        self.inference, self.connected = inference, {}
 
     program = None
     provenance = None
@@ -148,6 +148,9 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             provenance.follow_backward(targets)
             grads = differentiate(targets, sources, tangents)
             provenance.mark(None)
+            for (i, _), leads in zip(places, reach, strict=True):  # even where there is no gradient
+                if leads:
+                    recording.connected[i] = leads | recording.connected.get(i, frozenset())
             found = {}  # input -> (gradient, the tangents that lead to it)
             for (i, _), g, leads in zip(places, grads, reach, strict=True):
                 if g is not None:
@@ -221,6 +224,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         frees=list(recording.frees),
         grad_inputs=list(recording.grad_inputs),
         grad_dependence=list(recording.grad_dependence),
+        connected=recording.connected,
         rewritten=list(recording.rewritten),
         sharing=sorted(sharing.members) if sharing else [],
         memories=memories,

@@ -85,10 +85,24 @@ def share_common_subexpressions(graph, escape):
             replace(graph, node, first)
 
 
-def separate_results(graph, result_count):
-    """Two results never are the same memory, and none is an input's."""
-    output, seen = graph.output_node(), set()
+def separate_results(graph, result_count, gradients):
+    """Two results never are the same memory, and none is an input's.
+
+    Nor are two gradients: autograd makes them the `grad` of two leaves as they are.  It sees the same tensor twice, as
+    the operators gave it: only that may stay, and what was given in for another's.
+    gradients: what they were before, each with its base.
+    """
+    output, seen = graph.output_node(), {}
     values = list(output.args[0])
+    for i, (node, (before, base)) in enumerate(zip(values[result_count:], gradients, strict=True), result_count):
+        first = seen.setdefault(base_of(node), i) if isinstance(node, fx.Node) else i
+        same = values[first] is node and gradients[first - result_count][0] is before
+        given = isinstance(node, fx.Node) and base_of(node).op == "placeholder" and base_of(node) is not base
+        if given or not same:
+            with graph.inserting_before(output):
+                values[i] = graph.call_function(aten.clone.default, (node,))
+            values[i].meta = {**node.meta, "backward": True}
+    seen = set()
     for i, node in enumerate(values[:result_count]):
         if not isinstance(node.meta.get("val"), torch.Tensor):
             continue
@@ -126,11 +140,12 @@ def optimize(graph, result_count):
 
     Returns [(name of the pass, nodes before, nodes after)].
     """
+    gradients = [(n, isinstance(n, fx.Node) and base_of(n)) for n in graph.output_node().args[0][result_count:]]
     counts = [run_pass(graph, "dead_code", lambda: graph.eliminate_dead_code(has_effect))]
     with torch._C._DisableAutocast():  # the casts are in the graph already
         for rule in PASSES:
             counts.append(run_pass(graph, rule.__name__, lambda rule=rule: rule(graph, escaping(graph, result_count))))
-    counts.append(run_pass(graph, "separate_results", lambda: separate_results(graph, result_count)))
+    counts.append(run_pass(graph, "separate_results", lambda: separate_results(graph, result_count, gradients)))
     return counts
 
 

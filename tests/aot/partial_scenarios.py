@@ -309,3 +309,43 @@ def input_that_gets_no_gradient(compiler):
     y = compiler(lambda h, w: h.detach() * w.sin())(h, w)
     y.sum().backward()
     return x.grad, w.grad, called
+
+
+class OneGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+@scenario
+def input_without_a_gradient_that_autograd_gets_to(compiler):
+    """Its hooks are called, and find none."""
+    x, w, called = leaf(3), leaf(3, seed=4), []
+    h = w.sin()
+    h.grad_fn.register_hook(lambda of_inputs, of_outputs: called.append(of_outputs[0] is None))
+    compiler(lambda x, h: OneGradient.apply(x, h) * 2)(x, h).sum().backward()
+    return x.grad, w.grad, called
+
+
+@scenario
+def gradients_in_memory_of_their_own(compiler):
+    """Who writes one, as `clip_grad_norm_` does, does not write another, nor what was given in."""
+    seen = []
+    for fn in (
+        lambda a, b: a + b.view(3, 3),
+        lambda a, b: a * 1 + b.view(3, 3) * 1,
+        lambda a, b: a * 2 + b.view(3, 3) * 2,
+        lambda a, b: a / 1 + b.reshape(3, 3).t() / 1,
+    ):
+        a, b, given = leaf(3, 3), leaf(9), torch.ones(3, 3)
+        y = compiler(fn)(a, b)
+        (y * given).backward(given, retain_graph=True)
+        of_a, of_b = torch.autograd.grad(y * 1, [a, b], given)
+        for written in (a.grad, of_a, b.grad):
+            written.mul_(3)
+            seen += [a.grad.clone(), b.grad.clone(), of_a.clone(), of_b.clone(), given.clone()]
+    return seen
