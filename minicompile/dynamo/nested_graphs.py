@@ -75,17 +75,18 @@ def graph_module(graph, attributes, name):
 @contextlib.contextmanager
 def nested_graph(output):
     """Operations go into a new NestedGraph; a mode that is switched inside must be switched back inside."""
-    nested, outer, modes = NestedGraph(), output.graph, output.side_effects.modes
+    effects = output.side_effects
+    nested, outer, modes, switches = NestedGraph(), output.graph, effects.modes, effects.switches
     output.nested.append(nested)
-    output.graph, output.side_effects.modes = nested.graph, {}
+    output.graph, effects.modes, effects.switches = nested.graph, {}, []
     try:
         yield nested
-        if any(before != after for before, after in output.side_effects.modes.values()):
+        if effects.changed_modes():
             unsupported("function with a graph of its own", "it switches a mode and leaves it switched")
     finally:
-        output.side_effects.restore_modes()
+        effects.restore_modes()
         output.nested.pop()
-        output.graph, output.side_effects.modes = outer, modes
+        output.graph, effects.modes, effects.switches = outer, modes, switches
 
 
 def local_node(output, node):

@@ -39,6 +39,7 @@ class SideEffects:
         self.moved_globals = {}  # (id of globals dict, name): as `moved`
         self.activity = 0  # grows with each change of anything, and with each look at what capture has changed before
         self.modes = {}  # setter -> (restore arguments, current arguments)
+        self.switches = []  # (setter, arguments before, arguments after), each that is not switched back yet
         self.function_modes = []  # trackers of the torch function modes that are on now, outermost first
         self.first_function_modes = ()  # those that were on when the frame was entered
 
@@ -139,10 +140,12 @@ class SideEffects:
         first = self.modes[setter][0] if setter in self.modes else before
         self.modes.pop(setter, None)
         self.modes[setter] = (first, after)
+        self.switches.append((setter, before, after))
 
     def restore_modes(self):
-        """Undo the switches that capture made for real, newest first."""
-        for setter, (before, _) in reversed(self.modes.items()):
+        """Undo the switches that capture made for real, newest first; inference mode brings a grad mode back."""
+        while self.switches:
+            setter, before, _ = self.switches.pop()
             setter(*before)
 
     def switched(self):
@@ -187,14 +190,20 @@ class SideEffects:
         self.replay_modes(codegen)
 
     def replay_modes(self, codegen):
-        for setter, (before, after) in self.modes.items():
-            if before != after:
-                codegen.run(setter, *after)
+        entered, left = self.modes.get(set_inference_mode, (None, None))
+        one_by_one = entered != left  # which switches a grad mode too
+        for setter, after in (
+            [(setter, after) for setter, _, after in self.switches] if one_by_one else self.changed_modes()
+        ):
+            codegen.run(setter, *after)
         kept = self.function_modes_kept()
         for _ in self.first_function_modes[kept:]:
             codegen.run(torch._C._pop_torch_function_stack)
         for mode in self.function_modes[kept:]:
             codegen.run(torch._C._push_on_torch_function_stack, mode)
+
+    def changed_modes(self):
+        return [(setter, after) for setter, (before, after) in self.modes.items() if before != after]
 
     def function_modes_kept(self):
         """How many of the torch function modes, from the outermost on, are the same as at the start."""

@@ -64,7 +64,7 @@ def what_it_did(output):
     effects = output.side_effects
     if effects.order or effects.globals or output.changed_inputs():
         return "it changes what was there before"
-    if any(before != after for before, after in effects.modes.values()) or effects.function_modes:
+    if effects.changed_modes() or effects.function_modes:
         return "it switches a mode"
     if output.draws or output.fake_mode.drew:
         return "it draws random numbers"

@@ -7,6 +7,7 @@ import torch
 from worlds import same
 
 import minicompile
+from minicompile.dynamo.polyfills.tensors import _entered as entered
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -363,3 +364,67 @@ def test_an_inference_tensor_is_refused_by_autograd():
 
     x = torch.randn(3, requires_grad=True)
     assert minicompile.compile(f, backend="eager")(x) == f(x)
+
+
+def inference_modes():
+    def broken(x, w):
+        with torch.inference_mode():
+            print(end="")
+            return x + 1
+
+    def module_made(x, w):
+        with torch.inference_mode():
+            return torch.nn.Linear(2, 2)(x).shape
+
+    def around_no_grad(x, w):
+        with torch.no_grad():
+            with torch.inference_mode():
+                print(end="")
+                with torch.no_grad():
+                    y = x + 1
+            print(end="")
+            return y, torch.is_grad_enabled()
+
+    def grad_set_inside(x, w):
+        with torch.inference_mode():
+            torch.set_grad_enabled(True)
+            print(end="")
+            inside = torch.is_grad_enabled()
+        return inside, torch.is_grad_enabled(), (w * 2).requires_grad
+
+    def switched_off_inside(x, w):
+        with torch.inference_mode():
+            y = x + 1
+            with torch.inference_mode(False):
+                print(end="")
+                z = w * 2
+        return y, z, torch.is_grad_enabled()
+
+    def raising(x, w):
+        with torch.inference_mode():
+            print(end="")
+            raise ValueError
+
+    def raising_in_the_graph(x, w):
+        with torch.inference_mode():
+            return x[x.long() + 7]
+
+    return [*locals().values()]
+
+
+@pytest.mark.graph_errors
+@pytest.mark.parametrize("function", inference_modes(), ids=lambda function: function.__name__)
+def test_inference_mode_leaves_the_grad_mode_as_it_was(function):
+    def outcome(run):
+        try:
+            torch.manual_seed(0)
+            return str(run(torch.ones(2, 2), torch.ones(2, requires_grad=True)))
+        except (ValueError, IndexError) as error:
+            return type(error)
+        finally:
+            assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+            assert not vars(entered).get("modes")
+
+    compiled = minicompile.compile(function, backend="eager")
+    for _ in range(2):
+        assert outcome(compiled) == outcome(function)

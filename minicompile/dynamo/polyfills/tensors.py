@@ -83,6 +83,8 @@ _entered = threading.local()  # .modes: [(what `_InferenceMode` was before, the 
 
 def set_inference_mode(enabled):
     """Switch the mode as `with torch.inference_mode(enabled)` does, for another call to switch it back."""
+    if torch.is_inference_mode_enabled() == enabled:
+        return None
     modes = vars(_entered).setdefault("modes", [])
     if modes and modes[-1][0] == enabled:
         return modes.pop()[1].__exit__(None, None, None)

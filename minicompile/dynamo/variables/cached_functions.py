@@ -14,6 +14,7 @@ import gc
 import sys
 import types
 
+from .. import _eval_frame
 from ..builder import guarded, wraps
 from ..source import CallSource, ConstantSource
 from ..unseen_calls import answer_for, why_seen
@@ -44,7 +45,7 @@ class CachedFunctionVariable(ValueVariable):
         if not call.is_known() and (why := call.why_not_run(tx.output)) is not None:
             tx.guard("is", CallSource(source, CachedCall.is_answered), False)
             unsupported("cached function", f"{call} is to run when its turn comes: {why}")
-        tx.guard("is", CallSource(source, CachedCall.is_answered), True)
+        tx.guard("is", CallSource(source, CachedCall.is_known), True)
         tx.output.cached_calls.append(call)
         return tx.output.lazy(call.answer(), CallSource(source, CachedCall.answer))
 
@@ -109,6 +110,7 @@ class CachedCall:
         return self.key in self.cache
 
     def is_known(self):
+        """Also while the compiled call goes on of which the capture ran the function."""
         return bool(self.made) or self.is_answered()
 
     def answer(self):
@@ -130,13 +132,15 @@ class CachedCall:
         why = why_seen(output, self.wrapped, self.args, self.named)
         if why is None:
             self.made.append(self.wrapped(*self.args, **self.named))
+            running = []
+            _eval_frame.at_end(lambda: running and self.made.clear())  # at once, where no compiled call goes on
+            running.append(self)
         return why
 
     def take_turn(self):
         """The call itself."""
-        made, self.made = self.made, []
-        if made and not self.is_answered():
-            answer_for(self.wrapped.__code__, made[0], self.function, self.args, self.named)
+        if self.made and not self.is_answered():
+            answer_for(self.wrapped.__code__, self.made.pop(), self.function, self.args, self.named)
         else:
             self.function(*self.args, **self.named)
 
