@@ -10,7 +10,7 @@ import minicompile
 from fuzz import prelude
 from fuzz.modules import Program, program
 from fuzz.observe import PARAMETERS, Snapshot
-from fuzz.runner import failure_of, run_batch, shrunk
+from fuzz.runner import failure_of, run, run_batch, shrunk
 
 PROGRAMS = 100
 pytestmark = pytest.mark.graph_errors  # programs may divide by zero
@@ -76,3 +76,19 @@ def test_what_is_seen_of_a_set_is_no_matter_of_addresses():
         return Snapshot()([{prelude.Tagged(), known, prelude.Tagged(1), (prelude.Heat(3), 1)}, known])
 
     assert len({repr(seen()) for _ in range(30)}) == 1
+
+
+ASKED = """
+G1, GF, GM = 1, abs, types.ModuleType("GM")
+
+def fn(x, y, w, n, *others):
+    view = x[0]
+    x.add_(w)
+    pause()
+    view.add_(n)
+    return n
+"""
+
+
+def test_what_pytorch_does_only_where_nobody_looks_counts_for_nothing():
+    assert run(Program(ASKED, (0,))) == {"unsteady": 1}
