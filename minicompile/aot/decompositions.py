@@ -40,8 +40,10 @@ LOWERED = """
     _unsafe_index _unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_nearest_exact1d.default
     _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default all any cat embedding embedding_dense_backward
     empty_like eye flip index_add index_copy index_select leaky_relu masked_fill max_pool2d_with_indices
-    max_pool2d_with_indices_backward new_empty repeat roll select_scatter slice_scatter squeeze sum take tril triu
-    unbind upsample_nearest1d.default upsample_nearest2d.default upsample_nearest3d.default
+    max_pool2d_with_indices_backward new_empty reflection_pad1d.default reflection_pad2d.default
+    reflection_pad3d.default repeat replication_pad1d.default replication_pad2d.default replication_pad3d.default
+    roll select_scatter slice_scatter squeeze sum take tril triu unbind upsample_nearest1d.default
+    upsample_nearest2d.default upsample_nearest3d.default
 """
 
 # Operators for which torch has a Python rule above autograd: the table never sees them, nor eager's own backward.

@@ -85,6 +85,8 @@ CUT = {
     "pad": lambda x, y: F.pad(x, (1, 2, 3, 4), value=2.0) * 3 + F.pad(y, (2, 1, 4, 3)),
     "pad that cuts off": lambda x, y: F.pad(x, (-3, 30), value=1.5).relu(),
     "roll": lambda x, y: x.roll(7, 1) + y,
+    "mirrored": lambda x, y: F.pad(x[None], (20, 30, 5, 6), mode="reflect") * 2,
+    "repeated ends": lambda x, y: F.pad(x[None], (1, 20, 5, 0), mode="replicate").relu(),
     "triangles": lambda x, y: x.tril(3) + y.triu(-2),
     "one triangle": lambda x, y: x.tril(-60) + 1,
     "slice written": lambda x, y: x.slice_scatter(y[:, :20], 1, 33, 53) + 1,

@@ -279,11 +279,16 @@ def cat(tensors, dim=0):
     return TensorValue(tensors[0].device, dtype, size, inner)
 
 
+def padded(x, pad):
+    """((before, after) of each dimension, the size); pad: pairs from the last dimension backwards."""
+    pads = [(0, 0)] * (x.ndim - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    return pads, tuple(n + a + b for n, (a, b) in zip(x.size, pads, strict=True))
+
+
 @register_lowering(aten.constant_pad_nd)
 def constant_pad_nd(x, pad, value=0):
     """pad: (before, after) from the last dimension backwards; negative numbers cut off."""
-    pads = [(0, 0)] * (x.ndim - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
-    size = tuple(n + a + b for n, (a, b) in zip(x.size, pads, strict=True))
+    pads, size = padded(x, pad)
     fill = ir.constant(value, x.dtype)
 
     def inner(position):
@@ -292,6 +297,31 @@ def constant_pad_nd(x, pad, value=0):
             inside += in_range(i, before, before + n, total)
             source.append(i - before)
         return masked(inside, x.load(source), fill)
+
+    return TensorValue(x.device, x.dtype, size, inner)
+
+
+@register_lowering(
+    *(getattr(aten, f"{kind}_pad{n}d").default for kind in ("reflection", "replication") for n in (1, 2, 3))
+)
+def edge_pad(x, pad):
+    """Mirrored at the first and the last element, or these again and again."""
+    mirrored = "reflection" in current().node.target.__name__
+    pads, size = padded(x, pad)
+
+    def inner(position, source=()):
+        if len(source) == x.ndim:
+            return x.load(source)
+        n, (before, after) = x.size[len(source)], pads[len(source)]
+        i = position[len(source)] - before
+        result = inner(position, (*source, i))
+        if before > 0:
+            first = -i if mirrored else index(0)
+            result = ir.Masked(ir.compare("ge", i, 0), result, inner(position, (*source, first)))
+        if after > 0:
+            last = index(n - 1) - (i - (n - 1)) if mirrored else index(n - 1)
+            result = ir.Masked(ir.compare("lt", i, n), result, inner(position, (*source, last)))
+        return result
 
     return TensorValue(x.device, x.dtype, size, inner)
 
