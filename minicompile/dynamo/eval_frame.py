@@ -201,7 +201,7 @@ def saving_hooks_off():
 CAPTURE_RECURSION_LIMIT = 10_000
 
 
-def compile_frame(options, code, function, arguments, state, entry):
+def compile_frame(options, code, function, arguments, state, entry, again=False):
     try:
         with record.stage("capture") as snapshot:
             with recursion_limit(CAPTURE_RECURSION_LIMIT), saving_hooks_off(), FunctionModesOff() as function_modes:
@@ -234,7 +234,10 @@ def compile_frame(options, code, function, arguments, state, entry):
     check = guard.check
     check.guards = guard
     if not check(function, *arguments):
-        message = f"a guard does not hold when it is made, so it never will: {guard.first_failure(function, arguments)}"
+        if not again:  # what capture imports, for the first time in a process, can change what it has looked at
+            return compile_frame(options, code, function, arguments, state, entry, again=True)
+        failure = str(guard.first_failure(function, arguments))[:500]
+        message = f"a guard does not hold when it is made, so it never will: {failure}"
         if config.strict:
             raise errors.InternalError(message)
         record.warn_once(message)

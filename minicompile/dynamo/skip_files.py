@@ -19,7 +19,8 @@ from .bytecode_analysis import shadows_a_cell
 
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_MODELS = os.path.join(_PACKAGE, "bench") + os.sep  # programs of a user's kind
+# Programs of a user's kind, and the frame around what has none of its own: a module with hooks, a builtin.
+_CAPTURED_PARTS = (os.path.join(_PACKAGE, "bench") + os.sep, os.path.join(_PACKAGE, "compiler.py"))
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 SKIPPED_LIBRARIES = (TORCH_FOLDER, os.path.dirname(numpy.__file__) + os.sep)
 CAPTURED_FOLDERS = (
@@ -36,7 +37,7 @@ def is_skipped(path):
     if path.startswith(SKIPPED_LIBRARIES):
         return not path.startswith(CAPTURED_FOLDERS[:3])
     if path.startswith(_PACKAGE):
-        return not path.startswith(_MODELS)
+        return not path.startswith(_CAPTURED_PARTS)
     return path.startswith(_STANDARD_LIBRARY) and not path.startswith(CAPTURED_FOLDERS)
 
 

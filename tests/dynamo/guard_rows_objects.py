@@ -26,8 +26,8 @@ row(
     "what a module has not",
     "import string",
     "lambda x: x + getattr(string, 'fewest', 1)",
-    due("later(delattr, string, 'fewest'); string.fewest = 5"),
-    kept("string.most = 5; later(delattr, string, 'most')"),
+    due("later(vars(string).pop, 'fewest', None); string.fewest = 5"),
+    kept("later(vars(string).pop, 'most', None); string.most = 5"),
 )
 row(
     "an attribute of a module that nobody reads",

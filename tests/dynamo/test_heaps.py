@@ -88,6 +88,6 @@ def test_a_list_with_methods_of_its_own():
         heap = Noted()
         heapq.heappush(heap, 2)
         heapq.heappush(heap, 1)
-        return x + 1, list(heap)
+        return x + 1, heapq.heappop(heap), heapq.heappushpop(heap, 5), list(heap)
 
     same(lambda: (f, [(X,), (X,)]), fullgraph=False)

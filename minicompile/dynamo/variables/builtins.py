@@ -56,8 +56,9 @@ def inlined_for_lists(original, polyfill):
 
     def of_list(tx, given, /, *args):
         cls = given.realize().python_type()
-        if cls is not list:
+        if not issubclass(cls, list):
             complain(tx, original, stand_in(cls), *args)
+        if cls is not list:
             unsupported("subclass of a builtin", f"{original.__name__}() of a {cls.__name__}")
         return handler(tx, given, *args)
 

@@ -79,7 +79,7 @@ class UserDefinedClassVariable(ValueVariable):
         for name, attribute in cls.__dict__.items():
             found = descriptors.Found(cls, name, cls, attribute)
             items[name] = tx.build(name), tx.output.lazy(attribute, descriptors.class_source(found))
-        source = AttrSource(ConstantSource(cls, cls.__qualname__), "__dict__") if can_change(cls) else None
+        source = descriptors.namespace_source(cls) if can_change(cls) else None
         inside = CallSource(source, proxied) if source is not None else None
         return MappingProxyVariable(DictVariable(items, inside), source)
 

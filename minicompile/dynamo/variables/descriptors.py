@@ -14,7 +14,7 @@ import types
 
 from ... import errors
 from ..builder import guarded, wraps_if
-from ..source import AttrSource, ConstantSource, ItemSource
+from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, can_change, complain, stand_in, unsupported
 from .warned import WarningsAreBreaks
 from .wrong_calls import check_count
@@ -76,7 +76,7 @@ def guard_lookup(tx, cls, name, after, found):
         mro = _mro_of(cls)
         between = mro[mro.index(after) + 1 if after else 0 : mro.index(found.owner) if found else None]
         for owner in filter(can_change, between):
-            tx.guard("lacks_key", AttrSource(ConstantSource(owner, owner.__qualname__), "__dict__"), name)
+            tx.guard("lacks_key", namespace_source(owner), name)
     elif found is None:
         tx.guard("class_lacks", ConstantSource(cls, cls.__qualname__), name)
     elif isinstance(found.attribute, C_METHODS) and getattr(cls, name) is found.attribute:
@@ -104,7 +104,18 @@ def class_source(found):
     reader = found.cls if first is not None and first.owner is found.owner else found.owner
     if plain and type_lookup(type(reader), found.name) is None:
         return AttrSource(ConstantSource(reader, reader.__qualname__), found.name)
-    return ItemSource(AttrSource(ConstantSource(found.owner, found.owner.__qualname__), "__dict__"), found.name)
+    return entry_source(found)
+
+
+def entry_source(found):
+    """The entry of the class's dict, which no descriptor answers for."""
+    return ItemSource(namespace_source(found.owner), found.name)
+
+
+def namespace_source(cls):
+    """The dict of a class, past a metaclass's property of that name."""
+    source, plain = ConstantSource(cls, cls.__qualname__), type_lookup(type(cls), "__dict__").owner is type
+    return AttrSource(source, "__dict__") if plain else CallSource(source, dict_of)
 
 
 def value_at(tx, value, source):
@@ -168,12 +179,11 @@ CLASS_METHODS_CHAIN = classmethod(property(lambda cls: True)).__get__(None, obje
 
 
 def get_class_method(tx, found, instance):
-    source = class_source(found)
-    wrapped, source = found.attribute.__func__, source and AttrSource(source, "__func__")
+    source, wrapped = class_source(found), found.attribute.__func__
     if CLASS_METHODS_CHAIN and type_lookup(type(wrapped), "__get__") and not isinstance(wrapped, types.FunctionType):
-        get = value_at(tx, wrapped, source).var_getattr(tx, "__get__")
+        get = value_at(tx, wrapped, source and AttrSource(entry_source(found), "__func__")).var_getattr(tx, "__get__")
         return get.call_function(tx, [tx.build(found.cls), tx.build(found.cls)], {})
-    return bound_method(value_at(tx, wrapped, source), tx.build(found.cls))
+    return bound_method(value_at(tx, wrapped, source and AttrSource(source, "__func__")), tx.build(found.cls))
 
 
 def get_cached_property(tx, found, instance):

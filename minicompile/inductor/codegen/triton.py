@@ -90,7 +90,9 @@ class LoopKernel(SharedReductions, LoopedReductions):
         self.find_online()
         walks = sum(bool(self.needed_nodes(level)) for level in range(last + 1))
         facts = (xnumel, rnumel, self.columns, last + 1, walks, len(held & set(self.reads)), self.interpreted)
-        half = all(self.addresses.layouts[name].dtype.itemsize <= 2 for name in self.reads)
+        layouts = [self.layouts[name] for name in self.reads]
+        most = max((tiles.hint(layout.numel()) for layout in layouts), default=0)
+        half = all(layout.dtype.itemsize <= 2 for layout in layouts if 2 * tiles.hint(layout.numel()) > most)
         self.tile = tiles.reduction(*facts, half=half)
         if self.tile.parts > 1:
             return self.shared_reduction()

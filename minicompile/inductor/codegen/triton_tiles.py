@@ -70,7 +70,7 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=T
 
     columns: neighbours lie along x, not along the reduced loop; passes: how often results of a row are needed to go on;
     walks: how often a loop would read the row; loads: buffers of which it reads rows again; hold: whether a block may
-    hold a row; half: all that is read has two bytes an element, so that a thread takes twice as many.
+    hold a row; half: what is large and read has two bytes an element, so that a thread takes twice as many.
     """
     x, r = hint(xnumel), hint(rnumel) if isinstance(rnumel, int) else max(hint(rnumel), SYMBOLIC)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
