@@ -322,9 +322,7 @@ class OutputGraph:
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
             run = without_overriding(run)
         if self.side_effects.modes:
-            run = undoing_modes(
-                run, [(torch._C._set_grad_enabled, (self.grad_enabled,)), *self.side_effects.switched()]
-            )
+            run = undoing_modes(run, self.side_effects.switched())
         return functools.partial(_eval_frame.call, None, run), self.inputs  # with the hook off
 
     def call_backend(self, gm, example_inputs):
@@ -343,6 +341,9 @@ class OutputGraph:
             record.warn_once(str(failure))
             self.undoes = False
             return gm.forward
+        finally:  # a backend that traces the graph may give up in the middle of it
+            for setter, arguments in self.side_effects.switched():
+                setter(*arguments)
         if not callable(compiled):
             raise errors.BackendCompilerFailed(f"backend {self.options.backend_name} returned {compiled!r}")
         return compiled

@@ -150,7 +150,8 @@ class SideEffects:
 
     def switched(self):
         """(setter, arguments) that bring back the modes which a graph switches.  Inference mode it knows as no grad."""
-        return [(setter, before) for setter, (before, _) in self.modes.items() if setter is not set_inference_mode]
+        modes = [(setter, before) for setter, (before, _) in self.modes.items() if setter is not set_inference_mode]
+        return [(torch._C._set_grad_enabled, (self.output.grad_enabled,)), *modes] if self.modes else []
 
     # --- replay -------------------------------------------------------------------------------------
     def live_trackers(self):

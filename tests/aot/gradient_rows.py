@@ -127,6 +127,16 @@ VIEWS = {
     "as_strided": lambda x, y: x.as_strided((2, 2), (1, 2), 1) * 2,
     "cat": lambda x, y: torch.cat([x, y, x], 1),
     "constant_pad_nd": lambda x, y: F.pad(x, (1, 2, 0, 1), value=3.0),
+    "mirrored": lambda x, y: [
+        F.pad(x, (1, 2), "reflect"),
+        F.pad(x[None], (1, 2, 2, 0), "reflect") * y.sum(),
+        F.pad(x.view(1, 3, 2, 2), (1, 1, 0, 1, 2, 1), "reflect"),
+    ],
+    "repeated edge": lambda x, y: [
+        F.pad(x, (1, 2), "replicate"),
+        F.pad(x[None], (1, 2, 2, 0), "replicate") * y.sum(),
+        F.pad(x.view(1, 3, 2, 2), (1, 3, 0, 1, 2, 1), "replicate"),
+    ],
     "diagonal": lambda x, y: x.diagonal() * 2,
     "diagonal_scatter": lambda x, y: torch.diagonal_scatter(x, y[0, :3]),
     "expand": lambda x, y: x[:1].expand(3, 4) * y,
