@@ -322,11 +322,13 @@ class OutputGraph:
         if self.function_modes.stack or any(is_overriding(graph_input.value) for graph_input in self.inputs):
             run = without_overriding(run)
         if self.side_effects.modes:
-            run = undoing_modes(run, self.side_effects.switched())
+            before = [(torch._C._set_grad_enabled, (self.grad_enabled,)), *self.side_effects.switched()]
+            run = undoing_modes(run, before)
         return functools.partial(_eval_frame.call, None, run), self.inputs  # with the hook off
 
     def call_backend(self, gm, example_inputs):
         """The backend's callable; under a backend error the captured graph itself, run by eager (strict: raise)."""
+        grad_enabled = torch.is_grad_enabled()
         try:
             with config.patch(**dict(self.options.settings)):
                 compiled = self.options.backend(gm, example_inputs)
@@ -342,7 +344,7 @@ class OutputGraph:
             self.undoes = False
             return gm.forward
         finally:  # a backend that traces the graph may give up in the middle of it
-            for setter, arguments in self.side_effects.switched():
+            for setter, arguments in [*self.side_effects.switched(), (torch._C._set_grad_enabled, (grad_enabled,))]:
                 setter(*arguments)
         if not callable(compiled):
             raise errors.BackendCompilerFailed(f"backend {self.options.backend_name} returned {compiled!r}")

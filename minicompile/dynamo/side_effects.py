@@ -150,8 +150,7 @@ class SideEffects:
 
     def switched(self):
         """(setter, arguments) that bring back the modes which a graph switches.  Inference mode it knows as no grad."""
-        modes = [(setter, before) for setter, (before, _) in self.modes.items() if setter is not set_inference_mode]
-        return [(torch._C._set_grad_enabled, (self.output.grad_enabled,)), *modes] if self.modes else []
+        return [(setter, before) for setter, (before, _) in self.modes.items() if setter is not set_inference_mode]
 
     # --- replay -------------------------------------------------------------------------------------
     def live_trackers(self):
