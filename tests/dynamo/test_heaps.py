@@ -91,3 +91,17 @@ def test_a_list_with_methods_of_its_own():
         return x + 1, heapq.heappop(heap), heapq.heappushpop(heap, 5), list(heap)
 
     same(lambda: (f, [(X,), (X,)]), fullgraph=False)
+
+
+def test_what_a_comparison_that_raises_leaves():
+    def f(x, heap, run):
+        try:
+            run(heap)
+        except (TypeError, RuntimeError) as error:
+            return x + 1, heap, str(error)
+        return x + 1, heap, "nothing"
+
+    mixed = [3, None, 5, 4, "a", 7, 6, 8]
+    for run in (heapq.heappop, heapq.heapify, lambda h: heapq.heappush(h, 1), lambda h: heapq.heapreplace(h, 9)):
+        for start in range(4):
+            same(lambda run=run, start=start: (f, [(X, mixed[start:], run)]), fullgraph=False)

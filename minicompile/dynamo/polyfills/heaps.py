@@ -1,4 +1,4 @@
-"""`heapq` and `bisect`, of which the standard library's own Python is overwritten by C, but for the sifting.
+"""`heapq` and `bisect` as they are in C, which overwrites the standard library's own Python.
 
 Goes in and comes out: what the originals take and give; heaps are plain lists.  See `polyfills/__init__.py`.
 """
@@ -8,20 +8,52 @@ import heapq
 import operator
 
 
-def heappush(heap, item, /):
-    heap.append(item)
-    heapq._siftdown(heap, 0, len(heap) - 1)
+def sifting(smaller):
+    """(up, down) for heaps whose elements `smaller` orders.  As in C they swap at each step: a comparison may raise."""
+
+    def compared(heap, one, other):
+        size = len(heap)
+        answer = smaller(heap[one], heap[other])
+        if len(heap) != size:
+            raise RuntimeError("list changed size during iteration")
+        return answer
+
+    def up(heap, first, place):
+        """Move an element towards the root until its parent is no larger."""
+        while place > first:
+            parent = (place - 1) >> 1
+            if not compared(heap, place, parent):
+                break
+            heap[place], heap[parent] = heap[parent], heap[place]
+            place = parent
+
+    def down(heap, first):
+        """Move an element down to a leaf, along smaller children, and up again to where it belongs."""
+        place, size = first, len(heap)
+        while place < size >> 1:
+            child = 2 * place + 1
+            if child + 1 < size and not compared(heap, child, child + 1):
+                child += 1
+            heap[place], heap[child] = heap[child], heap[place]
+            place = child
+        up(heap, first, place)
+
+    return up, down
 
 
-def heappushpop(heap, item, /):
-    if heap and heap[0] < item:
-        item, heap[0] = heap[0], item
-        heapq._siftup(heap, 0)
-    return item
+def of_order(smaller):
+    """What heaps of either order do."""
+    up, down = sifting(smaller)
 
+    def heappush(heap, item, /):
+        heap.append(item)
+        up(heap, 0, len(heap) - 1)
 
-def with_sifting(sift):
-    """What heaps of either order do: `sift(heap, place)` moves an element down to where it belongs."""
+    def heappushpop(heap, item, /):
+        if heap and smaller(heap[0], item):
+            item, heap[0] = heap[0], item
+            down(heap, 0)
+        return item
 
     def heappop(heap, /):
         if not heap:
@@ -33,14 +65,14 @@ def with_sifting(sift):
         if not heap:
             raise IndexError("index out of range")
         first, heap[0] = heap[0], item
-        sift(heap, 0)
+        down(heap, 0)
         return first
 
     def heapify(heap, /):
         for place in reversed(range(len(heap) // 2)):
-            sift(heap, place)
+            down(heap, place)
 
-    return heappop, heapreplace, heapify
+    return heappush, heappushpop, heappop, heapreplace, heapify
 
 
 def searching(goes_right, insert):
@@ -75,11 +107,11 @@ def not_behind(item, found):
     return not item < found
 
 
+LEAST_FIRST = (heapq.heappush, heapq.heappushpop, heapq.heappop, heapq.heapreplace, heapq.heapify)
+MOST_FIRST = (heapq._heappop_max, heapq._heapreplace_max, heapq._heapify_max)
 OF_LISTS = {
-    heapq.heappush: heappush,
-    heapq.heappushpop: heappushpop,
-    **dict(zip((heapq.heappop, heapq.heapreplace, heapq.heapify), with_sifting(heapq._siftup))),
-    **dict(zip((heapq._heappop_max, heapq._heapreplace_max, heapq._heapify_max), with_sifting(heapq._siftup_max))),
+    **dict(zip(LEAST_FIRST, of_order(lambda a, b: a < b))),
+    **dict(zip(MOST_FIRST, of_order(lambda a, b: b < a)[2:])),
 }
 POLYFILLS = {
     bisect.bisect_left: searching(before, insert=False),
