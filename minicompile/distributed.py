@@ -22,7 +22,7 @@ from .aot.functionalize import fake_mode_of
 from .aot.partitioner import extract
 from .aot.undoing import may_draw, undone_where_it_raises
 from .dynamo.guard_checks import ambient_state
-from .dynamo.variables.torch_functions import ATTENTION_READERS
+from .dynamo.variables.modes import ATTENTION_READERS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -136,7 +136,7 @@ class SideEffects:
         return entry[2] if entry is not None else None
 
     def set_mode(self, setter, before, after):
-        """A global mode was switched during capture (it really is, until capture ends): see torch_functions.MODES."""
+        """A global mode was switched during capture (it really is, until capture ends): see variables/modes.py."""
         first = self.modes[setter][0] if setter in self.modes else before
         self.modes.pop(setter, None)
         self.modes[setter] = (first, after)
