@@ -34,6 +34,7 @@ class Snapshot:
 
     def __init__(self):
         self.seen = {}  # id -> (number, the object, kept alive)
+        self.sets = []  # (the list of its elements, a set): those wait until all that has an order is numbered
 
     def known(self, value):
         """The number of an object that came before, or None."""
@@ -72,7 +73,8 @@ class Snapshot:
 
     def elements(self, value):
         if isinstance(value, (set, frozenset)):
-            return type(value).__name__, sorted(map(self, sorted(value, key=self.rank)), key=repr)
+            self.sets.append(([], value))
+            return type(value).__name__, self.sets[-1][0]
         if isinstance(value, dict):
             pairs = [(self(k), self(v)) for k, v in value.items()]
             factory = value.default_factory if isinstance(value, collections.defaultdict) else None
@@ -80,10 +82,18 @@ class Snapshot:
         maxlen = value.maxlen if isinstance(value, collections.deque) else None
         return type(value).__name__, [self(element) for element in value], maxlen
 
+    def finish(self):
+        """Two elements of a set may look alike where one of them is seen elsewhere too, after the set."""
+        for elements, value in self.sets:  # grows on the way
+            elements += map(self, sorted(value, key=self.rank))
+
     def rank(self, element):
         """Numbers the elements of a set alike, whatever their addresses: what came before, then by what they are."""
         known = self.seen[id(element)][0] if id(element) in self.seen else len(self.seen)
-        return known, repr(Apart()(element))
+        apart = Apart()
+        looks = apart(element)
+        apart.finish()
+        return known, repr(looks)
 
     def tensor(self, value):
         storage = "storage", value.untyped_storage().data_ptr()
@@ -209,6 +219,7 @@ def observe(function, namespace, file, world):
     torch.set_grad_enabled(True)
     with contextlib.redirect_stdout(printed):
         seen = snapshot(result), snapshot(raised), [snapshot(value) for value in kept], snapshot(left)
+        snapshot.finish()
     return *seen, grad_mode, printed.getvalue()
 
 

@@ -73,7 +73,10 @@ def test_a_fault_is_shrunk_to_the_statement_that_shows_it():
 def test_what_is_seen_of_a_set_is_no_matter_of_addresses():
     def seen():
         known, kept = prelude.Heat(2), [object() for _ in range(random.randrange(50))]  # noqa: F841 (move addresses)
-        return Snapshot()([{prelude.Tagged(), known, prelude.Tagged(1), (prelude.Heat(3), 1)}, known])
+        snapshot = Snapshot()
+        looks = snapshot([{prelude.Tagged(), known, prelude.Heat(2), prelude.Tagged(1), (prelude.Heat(3), 1)}, known])
+        snapshot.finish()
+        return looks
 
     assert len({repr(seen()) for _ in range(30)}) == 1
 
