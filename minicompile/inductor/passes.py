@@ -171,7 +171,8 @@ class Inliner:
 
     def __init__(self, graph):
         self.graph, self.decisions = graph, []
-        self.cheap = CHEAP_ON_GPU if graph.device.type == "cuda" else CHEAP
+        self.on_gpu = graph.device.type == "cuda"
+        self.cheap = CHEAP_ON_GPU if self.on_gpu else CHEAP
         self.data = {b.name: b.data for b in graph.buffers}
         self.layouts = graph.layouts()
         self.pinned = {o.buffer for o in graph.outputs if isinstance(o, View)}
@@ -184,13 +185,15 @@ class Inliner:
 
     def run(self):
         gone = set()
-        for buffer in self.graph.buffers:
-            data = self.data[buffer.name]
-            if isinstance(data, Pointwise) and buffer.name not in self.pinned and self.users.get(buffer.name):
-                why = self.reason(buffer, data)
+        for reason in (self.reason, self.made) if self.on_gpu else (self.reason,):
+            for buffer in self.graph.buffers:
+                data, pinned = self.data[buffer.name], buffer.name in self.pinned | gone
+                why = (
+                    isinstance(data, Pointwise) and not pinned and self.users.get(buffer.name) and reason(buffer, data)
+                )
                 if why:
                     self.dissolve(buffer, data, why)
-                    gone.add(buffer.name)
+                    gone.add(name)
         buffers = [dataclasses.replace(b, data=self.data[b.name]) for b in self.graph.buffers if b.name not in gone]
         return dataclasses.replace(self.graph, buffers=buffers)
 
@@ -203,11 +206,19 @@ class Inliner:
             found += [(data, load) for load in sites]
         return found
 
+    def too_long(self, data, uses):
+        size = len(ir.walk(data.body))
+        return size > 1 and any(size * len(uses) + len(ir.walk(e)) > MAX_BODY for d, _ in uses for e in loop_exprs(d))
+
+    def made(self, buffer, data):
+        """A GPU makes a number faster than it loads it; what other buffers should be does not depend on that."""
+        dear = ir.loads(data.body) or ir.cost(data.body) > self.cheap or self.too_long(data, self.uses(buffer.name))
+        return None if dear else "made of numbers only"
+
     def reason(self, buffer, data):
         """Why this buffer should not exist, or None."""
         price, reads, uses = ir.cost(data.body), ir.loads(data.body), self.uses(buffer.name)
-        size = len(ir.walk(data.body))
-        if size > 1 and any(size * len(uses) + len(ir.walk(e)) > MAX_BODY for d, _ in uses for e in loop_exprs(d)):
+        if self.too_long(data, uses):
             return None
         if price <= 1 and not reads:
             return "made of numbers only"

@@ -389,7 +389,7 @@ def schedule(graph, fuse=True):
     decisions, before = [], passes.bytes_moved(graph)
     if fuse:
         graph, decisions = passes.inline(graph)
-    scheduler = Scheduler(graph)
+    scheduler = Scheduler(ranges.narrowed(graph))
     scheduler.decisions += decisions
     result = scheduler.run(fuse)
     result.bytes_before = before

@@ -85,7 +85,8 @@ def verify_expr(root, scope, buffer, layouts, seen):
                     not isinstance(atom, Var) or atom in scope, buffer, f"{node} uses the unknown loop variable {atom}"
                 )
                 if isinstance(atom, Indirect):
-                    _require(atom.expr.dtype == ir.torch.int64, buffer, f"address {atom} is no int64")
+                    narrow = () if atom.check or atom.wrap else (ir.torch.int32,)
+                    _require(atom.expr.dtype in (ir.torch.int64, *narrow), buffer, f"address {atom} is no int64")
         if isinstance(node, Op):
             _require(node.name in OPS, buffer, f"unknown operation {node.name}")
             try:

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from patterns import aten_graph
 
 from minicompile import inductor
+from minicompile.inductor.codegen import triton
 
 
 def compiled(function, *inputs):
@@ -55,3 +56,38 @@ def test_an_index_of_data_is_checked():
     assert torch.equal(call(x, i)[0], pick(x, i))
     with pytest.raises(IndexError):
         call(x, torch.tensor([0, 1, 2, -30]))
+
+
+NARROW = ("bilinear", "bilinear, corners", "arange", "from the end", "floats")
+WIDE = {
+    "a product beyond 32 bits": lambda x: x[:, :, (torch.arange(9) * 2**33).clamp(max=7)],
+    "a float beyond 32 bits": lambda x: x[:, :, (torch.arange(9).float() * 1e12).long().clamp(max=7)],
+    "numbers that are a result": lambda x: (x[:, (at := torch.arange(9).clamp(max=2))], at),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_indices_that_fit_are_computed_and_kept_in_32_bits(name):
+    x = torch.randn(2, 3, 11, 12)
+    graph = inductor.schedule(inductor.lower(aten_graph(SURE[name], x), (x,))).graph
+    assert not any("int64" in str(buffer) for buffer in graph.buffers), graph
+    torch.testing.assert_close(compiled(SURE[name], x)(x)[0], SURE[name](x))
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_values_that_need_64_bits_have_them(name):
+    x = torch.randn(2, 3, 11, 12)
+    expected = WIDE[name](x)
+    found = compiled(WIDE[name], x)(x)
+    for a, b in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        assert torch.equal(a, b) and a.dtype == b.dtype
+
+
+def test_a_gpu_makes_the_indices_of_a_resize_where_they_are_used():
+    """No table is stored: one kernel, which counts in 32 bits; and in 64 where its addresses need them."""
+    for size, count in ((4, 64), 0), ((2048, 2048), 5):
+        x = torch.empty(1, 1, 32, 32).expand(*size, 32, 32)
+        graph = aten_graph(SURE["bilinear"], x)
+        moved = triton.on_device(inductor.lower(graph, (x,)))
+        kernels = inductor.codegen(inductor.schedule(moved), "triton").kernels
+        assert kernels.count("@kernel") == 1 and kernels.count("tl.int64") == count, kernels

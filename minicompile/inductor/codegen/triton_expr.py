@@ -133,9 +133,13 @@ class TritonWriter(ExprWriter):
         else:
             self.reach[sympy.expand(extent)] = None
 
+    def index_type(self):
+        """The type that indices need, or "" for that of the number of a program."""
+        return "tl.int64" if self.wide else "index" if self.reach else ""
+
     def program(self):
         """The number of the program, in the type that indices need."""
-        kind = "tl.int64" if self.wide else "index" if self.reach else ""
+        kind = self.index_type()
         return f"tl.program_id(0).to({kind})" if kind else "tl.program_id(0)"
 
     # --- axes ---
@@ -227,6 +231,9 @@ class TritonWriter(ExprWriter):
         return self.run(axis, k, k)
 
     def indirect(self, atom, text, mask):
+        kind = self.index_type()
+        if kind and atom.expr.dtype == torch.int32:
+            text = f"{text}.to({kind})"
         if atom.wrap:
             text = f"rt.wrapped({text}, {self.size(atom.size)})"
         if atom.check:
