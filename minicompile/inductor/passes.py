@@ -187,10 +187,9 @@ class Inliner:
         gone = set()
         for reason in (self.reason, self.made) if self.on_gpu else (self.reason,):
             for buffer in self.graph.buffers:
-                data, pinned = self.data[buffer.name], buffer.name in self.pinned | gone
-                why = (
-                    isinstance(data, Pointwise) and not pinned and self.users.get(buffer.name) and reason(buffer, data)
-                )
+                data, name = self.data[buffer.name], buffer.name
+                can_go = isinstance(data, Pointwise) and name not in self.pinned | gone and self.users.get(name)
+                why = reason(buffer, data) if can_go else None
                 if why:
                     self.dissolve(buffer, data, why)
                     gone.add(name)
