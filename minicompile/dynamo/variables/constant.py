@@ -93,7 +93,7 @@ class BuiltinObject(VariableTracker):
             return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
         if not hasattr(cls, name):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
-        if name in BINARY_METHODS:
+        if name in BINARY_METHODS and cls.__module__ != "typing":  # `TypeVar("T") | anything`
             refuse_numbers_that_vary(name, args)
             return ConstantVariable(NotImplemented)
         unsupported("builtin on an unknown value", f"`{name}` of a {cls.__name__} with these arguments")

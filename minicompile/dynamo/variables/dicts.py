@@ -12,8 +12,7 @@ import collections
 
 from ..builder import wraps
 from ..source import AttrSource
-from .base import complain, refuse_arguments, type_name, unsupported
-from .base import stand_in as bare
+from .base import ObservedException, complain, refuse_arguments, type_name, unsupported
 from .constant import NONE, TRUE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, type_lookup
 from .dict_views import DictView
@@ -32,11 +31,12 @@ from .elements import (
     keys_list,
     next_or_none,
     pairs_in,
+    refuse_unknown_number,
     values_list,
 )
 from .iterators import KeyedIterator
 from .objects import UserDefinedObjectVariable
-from .refusals import is_iterable
+from .refusals import Refusal
 
 
 def hashable(tx, variable):
@@ -50,12 +50,6 @@ def hashable(tx, variable):
         tx.fold(hash, [variable], {})  # a union or an annotation may hold what cannot be hashed
     by_method = isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method(tx)
     return UserKey(tx, variable) if by_method else variable.key()
-
-
-def refuse_unknown_number(key, items):
-    """`id(x)` may equal an integer that the container holds; only between two ids capture knows."""
-    if not key.is_python_constant() and key.python_type() is int and any(type(k) is int for k in items):
-        unsupported("identity as a number", "`id(...)` as the key of a container of integers")
 
 
 class DictVariable(BuiltinObject):
@@ -370,9 +364,13 @@ def pairs_of(tx, variable, update=dict):
     else:
         iterator = variable.iterate(tx).realize()
         for index, item in enumerate(iter(lambda: next_or_none(tx, iterator), None)):
-            if not is_iterable(item.python_type()):
-                complain(tx, update, [*[(0, 0)] * index, bare(item.python_type())])
-            pair = item.unpack(tx)
+            try:
+                pair = item.unpack(tx)
+            except ObservedException as raised:
+                if not tx.exception_matches(raised, TypeError):
+                    raise
+                refusal = Refusal(tx.call(str, raised.variable).as_python_constant())
+                complain(tx, update, [*[(0, 0)] * index, refusal])
             if len(pair) != 2:
                 complain(tx, update, [*[(0, 0)] * index, (0,) * len(pair)])
             yield pair

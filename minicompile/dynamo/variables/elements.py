@@ -206,6 +206,12 @@ def next_or_none(tx, iterator):
         raise
 
 
+def refuse_unknown_number(key, items):
+    """`id(x)` may equal an integer that the container holds; only between two ids capture knows."""
+    if not key.is_python_constant() and key.python_type() is int and any(type(k) is int for k in items):
+        unsupported("identity as a number", "`id(...)` as the key of a container of integers")
+
+
 class UserKey:
     """A dict key whose class defines `__hash__` or `__eq__` in Python: both are inlined when the dict asks."""
 

@@ -9,6 +9,7 @@ Mirrors `BuiltinVariable` in `torch/_dynamo/variables/builtin.py`.  Taught in ch
 import collections
 import operator
 
+import numpy
 import torch
 
 from . import data_numbers, float_questions
@@ -44,11 +45,30 @@ COMPARE = {
 UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", abs: "__abs__"}
 
 
-def in_graph(tx, *operands):
-    """Whether the operation is one of the graph's: some operand is a tensor, or a number that is not known."""
-    if any(isinstance(v, TensorVariable) for v in operands):
-        return not is_overridden(tx, *operands)
-    return is_arithmetic(operands)
+def in_graph(tx, methods, *operands):
+    """Whether the operation is one of the graph's: some operand is a tensor, or a number that is not known.
+
+    methods: the special method that each operand is asked for; one that is no tensor may have an answer of its own.
+    """
+    if not any(isinstance(v, TensorVariable) for v in operands):
+        return is_arithmetic(operands)
+    if is_overridden(tx, *operands) or answers(tx, operands[0], methods[0]):
+        return False
+    right = operands[-1]
+    if not issubclass(right.python_type(), NUMBERS) and answers(tx, right, methods[-1]):
+        unsupported("operator argument", f"{right} has a `{methods[-1]}` for what a tensor does not take")
+    return True
+
+
+def answers(tx, operand, method):
+    """Whether an operand has code of its own for tensors.  Numbers and sequences have not; `"%s" % tensor` is text."""
+    if isinstance(operand, TensorVariable):
+        return False
+    found = slot(tx, operand.python_type(), method)
+    owner = getattr(found, "__objclass__", object)
+    return found not in (ABSENT, slot(tx, object, method)) and not (
+        issubclass(owner, PASSIVE) and found not in (str.__mod__, bytes.__mod__)
+    )
 
 
 def can_fold(*operands):
@@ -103,6 +123,8 @@ def is_of_sequence(method):
 
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, collections.deque, torch.Size)
+NUMBERS = (int, float, complex, numpy.generic, numpy.ndarray)  # which a tensor takes for the right operand
+PASSIVE = (*NUMBERS, *SEQUENCES, type(None), torch.dtype, torch.device)  # whose operators know nothing of tensors
 
 
 def by_protocol(tx, left, right, method, reflected, as_numbers=False):
@@ -135,7 +157,7 @@ def binary(function):
 
     def handler(tx, left, right):
         left, right = settled(function, left.realize(), right.realize())
-        if in_graph(tx, left, right):
+        if in_graph(tx, (method, reflected), left, right):
             return graph_call(tx, function, [left, right], {})
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
@@ -151,7 +173,7 @@ def in_place(function):
 
     def handler(tx, left, right):
         left, right = settled(plain, left.realize(), right.realize())
-        if in_graph(tx, left, right):
+        if in_graph(tx, (forward, reflected), left, right) and not answers(tx, left, method):
             return graph_call(tx, function if isinstance(left, TensorVariable) else plain, [left, right], {})
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
@@ -176,7 +198,7 @@ def compare(function):
         if answered is not None:
             return answered
         left, right = settled(function, left.realize(), right.realize())
-        if in_graph(tx, left, right):
+        if in_graph(tx, (method, reflected), left, right):
             return graph_call(tx, function, [left, right], {})
         if can_fold(left, right):
             return tx.fold(function, [left, right], {})
@@ -199,7 +221,7 @@ def unary(function):
         if found is not None:
             return found
         (operand,) = settled(function, operand)
-        if in_graph(tx, operand):
+        if in_graph(tx, (method,), operand):
             return graph_call(tx, function, [operand], {})
         if can_fold(operand):
             return tx.fold(function, [operand], {})

@@ -111,3 +111,10 @@ def answered(tx, function, method, answer):
 def answering(method, answer):
     """An object whose method gives this answer."""
     return type("Answering", (), {method: lambda self, *arguments: answer})()
+
+
+class Refusal(str):
+    """What iterating raises TypeError with this text."""
+
+    def __iter__(self):
+        raise TypeError(str(self))

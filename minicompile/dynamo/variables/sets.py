@@ -15,8 +15,17 @@ from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .base import VariableTracker, refuse_arguments, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
-from .dicts import hashable, refuse_unknown_number
-from .elements import SPELLED, check_unchanged, constants, each, guard_hashes, guard_keys, holds_new_keys
+from .dicts import hashable
+from .elements import (
+    SPELLED,
+    check_unchanged,
+    constants,
+    each,
+    guard_hashes,
+    guard_keys,
+    holds_new_keys,
+    refuse_unknown_number,
+)
 from .iterators import KeyedIterator
 
 
