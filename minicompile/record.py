@@ -9,6 +9,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import gc
 import logging
 import operator
 import threading
@@ -92,9 +93,24 @@ def reopen(entry):
     """Add to an earlier record: what is compiled late (a backward) belongs to the frame that asked for it."""
     outer, _local.current = current(), entry
     try:
-        yield entry
+        with contextlib.nullcontext() if outer else old_objects_set_aside():
+            yield entry
     finally:
         _local.current = outer
+
+
+@contextlib.contextmanager
+def old_objects_set_aside():
+    """The collector looks for cycles among new objects only: compiling makes so many that it would go through all that
+    a process has imported again and again."""
+    if gc.get_freeze_count():  # the user's own doing, or another thread's compilation
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def since(start):

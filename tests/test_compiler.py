@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import gc
 import inspect
 import pickle
 
@@ -275,3 +276,22 @@ def test_compiled_functions_and_models_can_be_freed():
     minicompile.record.reset()
     gc.collect()
     assert [reference() for reference in references] == [None, None]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_collector_leaves_alone_what_existed_before_a_compilation(own):
+    counts = []
+
+    def backend(gm, inputs):
+        counts.append(gc.get_freeze_count())
+        return gm.forward
+
+    if own:
+        gc.freeze()
+    before = gc.get_freeze_count()
+    try:
+        minicompile.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+        assert counts[0] > 10_000 and gc.isenabled()
+        assert (gc.get_freeze_count() > 0) == own == (before > 0)
+    finally:
+        gc.unfreeze()
