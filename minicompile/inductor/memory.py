@@ -1,8 +1,8 @@
 """Memory planning: when each buffer is allocated, whose memory it may take over, and when it is freed.
 
 Goes in: a `Schedule`.  Comes out: a `MemoryPlan`: for each group the buffers to allocate before it (fresh, or in a
-dead buffer's memory) and those to free after it.  Mirrors `torch/_inductor/codegen/wrapper.py`'s memory planning.
-Taught in chapter 10.
+dead buffer's memory) and those to free after it; and on a CPU where each lies in one block that stays from call to
+call.  Mirrors `torch/_inductor/codegen/wrapper.py`'s memory planning.  Taught in chapter 10.
 """
 
 import dataclasses
@@ -14,8 +14,11 @@ from .indexing import hint
 from .ir import Extern, View, contiguous_strides
 
 KEEP = 16  # groups for which dead memory waits for a buffer of its layout
+KNOWN = ("aten", "prims", "mkldnn", "minicompile")  # namespaces of operators that hold nothing after a call
 ADDS_TO = (torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default)  # ATen writes over the first argument, too
 LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
+BLOCK = 1 << 26  # bytes that stay from call to call at most, as many as the C library would keep
+LINE = 64  # bytes of a cache line, where each buffer begins
 
 
 @dataclasses.dataclass
@@ -28,13 +31,16 @@ class MemoryPlan:
     allocate: list
     free: list
     storage: dict  # name -> the name under which its memory was first allocated
+    places: dict = dataclasses.field(default_factory=dict)  # name -> where in the block it lies, in bytes
+    block: int = 0  # bytes
 
     def __str__(self):
         lines = []
         for k, (new, dead) in enumerate(zip(self.allocate, self.free, strict=True)):
             parts = [f"{name} in the memory of {old}" if old else name for name, old in new]
             lines.append(f"{k}. allocate {', '.join(parts) or 'nothing'}; free {', '.join(dead) or 'nothing'}")
-        return "\n".join(lines)
+        places = ", ".join(f"{name} at {place}" for name, place in self.places.items())
+        return "\n".join([*lines, *([f"block of {self.block} bytes: {places}"] if places else [])])
 
 
 def may_alias(target):
@@ -45,7 +51,8 @@ def may_alias(target):
 def _own_memory(schedule):
     """Buffers whose memory nothing else can see:
 
-    allocated here or by the matmul or convolution that made them, and given to no call that could return a view of it.
+    allocated here or by the matmul or convolution that made them, and given to no call that could return a view of it,
+    nor to an operator that is not PyTorch's, which might hold it.
     """
     made = {g.nodes[0].name: g.nodes[0].data for g in schedule.groups if g.kind == "extern"}
     made |= {g.nodes[0].name: made.get(g.nodes[0].data.source) for g in schedule.groups if g.kind == "output"}
@@ -53,7 +60,8 @@ def _own_memory(schedule):
     fresh &= schedule.graph.layouts().keys()  # a tuple has no memory of its own
     own = {name for g in schedule.groups for name in g.stored if _allocates(g) or name in fresh}
     for group in schedule.groups:
-        if group.kind == "extern" and may_alias(group.nodes[0].data.operator):
+        operator = group.nodes[0].data.operator if group.kind == "extern" else None
+        if operator and (may_alias(operator) or operator.namespace not in KNOWN):
             own -= set(group.reads)
     return own - {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
 
@@ -109,7 +117,35 @@ def plan(schedule):
     for k, names in enumerate(result.free):
         later = {old for new in result.allocate[k + 1 :] for _, old in new}
         result.free[k] = [n for n in names if n not in later]
+    if schedule.graph.device.type == "cpu":
+        arrange(result, layouts, own)
     return result
+
+
+def arrange(plan, layouts, own):
+    """A place in the block for what nobody else sees: the first gap that is wide enough while it lives.
+
+    Memory that goes back to the system after each call costs a page fault every 4 KiB in the next one, which takes
+    longer than a kernel does to fill the page.
+    """
+    last = {plan.storage.get(name, name): k for k, names in enumerate(plan.free) for name in names}
+    seen = {root for name, root in plan.storage.items() if name not in own}
+    living = []  # (where it begins, where it ends, the last group that uses it)
+    for k, new in enumerate(plan.allocate):
+        living = sorted(each for each in living if each[2] >= k)
+        for name, old in new:
+            nbytes = layouts[name].nbytes()
+            if old is not None or name in seen or name not in last or not isinstance(nbytes, int) or not nbytes:
+                continue
+            place, nbytes = 0, -(-nbytes // LINE) * LINE
+            for start, stop, _ in living:
+                if start - place >= nbytes:
+                    break
+                place = max(place, stop)
+            if place + nbytes <= BLOCK:
+                living = sorted([*living, (place, place + nbytes, last[name])])
+                plan.places[name] = place
+                plan.block = max(plan.block, place + nbytes)
 
 
 def room(layout):

@@ -15,6 +15,7 @@ import sympy
 import torch
 
 from ... import philox
+from .. import graph
 from ..floats import FloatValue, SizePrinter
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
@@ -22,6 +23,7 @@ from ..memory import is_large, out_variant
 from . import _launch, random_draws
 
 LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
+DTYPES = (*graph.DTYPES, torch.complex64, torch.complex128)
 
 
 @dataclasses.dataclass
@@ -121,6 +123,11 @@ class Wrapper:
                 same = layout == self.layouts[old]
                 self.line(f"{name} = {old if same else f'view({old}, {size}, {stride}, 0)'}  # in its memory")
                 continue
+            if name in self.plan.places:
+                dtype, place = layout.dtype, self.plan.places[name] // layout.dtype.itemsize
+                where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {place}"
+                self.line(f"{name} = view(block.{short(dtype)}, {where})")
+                continue
             if layout.device.type == "cuda":
                 where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {short(layout.dtype)}"
                 self.line(f"{name} = empty_cuda({where}, {layout.device.index or 0})")
@@ -171,6 +178,9 @@ class Wrapper:
             head += ["    args.clear()  # the caller's list"] if self.graph.spends else []
         head += [f"    {symbol} = {text}" for symbol, text in self.graph.sizes.items()]
         outputs = ", ".join(self.output(o) for o in self.graph.outputs)
+        if self.plan.block:
+            head.append(f"    block = take_block({self.plan.block})")
+            self.line("give_back(block)")
         return "\n".join([*head, *self.lines, f"    return [{outputs}]", ""])
 
 
@@ -294,6 +304,30 @@ def empty_large(size, stride, dtype):
     return tensor
 
 
+class Block:
+    """Memory on the CPU that stays when a call is over, as a flat tensor of each dtype."""
+
+    def __init__(self, nbytes):
+        with torch.inference_mode(False):
+            memory = (empty_large if nbytes >= LARGE else empty_cpu)((nbytes,), (1,), torch.uint8)
+            self.nbytes = nbytes
+            self.__dict__.update((short(dtype), memory.view(dtype)) for dtype in DTYPES)
+
+
+_blocks = []  # that no call uses at the moment: as many as calls ran at once, of the size that the largest needed
+
+
+def take_block(nbytes):
+    """A block for one call.  One that is too small is given up."""
+    while True:
+        try:
+            block = _blocks.pop()
+        except IndexError:  # all are in use
+            return Block(nbytes)
+        if block.nbytes >= nbytes:
+            return block
+
+
 def empty_cuda(size, stride, dtype, index):
     """A new tensor on a CUDA device."""
     if _empty_strided_cuda is not None and torch._C._cuda_getDevice() == index:
@@ -306,6 +340,8 @@ NAMES = {
     "empty_cpu": empty_cpu,
     "empty_cuda": empty_cuda,
     "empty_large": empty_large,
+    "take_block": take_block,
+    "give_back": _blocks.append,
     "torch": torch,
     "ops": torch.ops,
     "size": _launch.size,
@@ -318,11 +354,7 @@ NAMES = {
     "device": torch.device,
     "math": math,
     "operator": operator,
-    **{short(d): d for d in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
-    **{
-        short(d): d
-        for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
-    },
+    **{short(dtype): dtype for dtype in DTYPES},
 }
 
 
