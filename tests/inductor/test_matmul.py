@@ -50,6 +50,15 @@ def test_only_what_is_contiguous_in_memory_is_padded(monkeypatch):
     assert shapes(9, 16, 11, monkeypatch) == [(9, 16), (16, 16)]
 
 
+def test_a_matrix_and_its_transpose_are_padded_once(monkeypatch):
+    monkeypatch.setattr(extern, "pays", lambda *facts: True)
+    inputs = (row_major(16, 13), row_major(16, 8), row_major(13, 8))
+    graph = aten_graph(lambda grad, x, weight: [torch.mm(grad.t(), x), torch.mm(grad, weight)], *inputs)
+    schedule = inductor.schedule(inductor.lower(graph, inputs))
+    stored = [name for group in schedule.groups if group.kind == "loops" for name in group.stored]
+    assert len(stored) == 2  # the gradient and the weight
+
+
 def test_padding_pays_for_a_vocabulary_on_a_gpu():
     with FakeTensorMode():
         half = torch.empty(1, device="cuda", dtype=torch.bfloat16)

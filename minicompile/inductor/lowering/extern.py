@@ -109,12 +109,13 @@ def pays(x, m, n, k):
 
 
 def padded(x, rows, columns):
-    """x with zeros below and on the right, in its own order in memory."""
+    """x with zeros below and on the right, in its own order in memory: a matrix and its transpose are padded once."""
     if x.size == (rows, columns):
         return x
     stride = current().as_view(x).layout.stride
-    larger = constant_pad_nd(x, (0, columns - x.size[1], 0, rows - x.size[0]))
-    return larger.realize((1, rows) if stride[0] == 1 and stride[1] != 1 else None)
+    if stride[0] == 1 and stride[1] != 1:
+        return permute(padded(permute(x, (1, 0)), columns, rows), (1, 0))
+    return constant_pad_nd(x, (0, columns - x.size[1], 0, rows - x.size[0])).realize()
 
 
 @register_lowering(aten.mm.default)
