@@ -59,6 +59,9 @@ MICRO_COLUMNS = {
     "ratio": ("× eager", "{:.2f}"),
     "torch_ratio": ("torch × eager", "{:.2f}"),
     "against_torch": ("× torch", "{:.2f}"),
+    "copy_ms": ("a copy's ms", "{:.4f}"),
+    "arithmetic_ms": ("arithmetic ms", "{:.4f}"),
+    "floor_share": ("of the slower's speed", "{:.0%}"),
     "share": ("of a copy's speed", "{:.0%}"),
     "note": ("note", "{}"),
 }
@@ -99,13 +102,14 @@ def summary(rows):
             slowest = min(found, key=found.get)
             mean = statistics.geometric_mean(found.values())
             lines.append(f"{mean:.2f} times {text} over {len(found)}; least {found[slowest]:.2f} ({slowest})")
-    shares = {_name(row): row["share"] for row in rows if row.get("share")}
-    if shares:
-        under = [name for name, share in shares.items() if share < 0.7]
-        lines.append(
-            f"share of a copy's speed: median {statistics.median(shares.values()):.0%} of {len(shares)}; "
-            f"under 70%: {', '.join(under) or 'none'}"
-        )
+    for key, speed in (("share", "a copy's speed"), ("floor_share", "the speed of a copy or of the arithmetic alone")):
+        shares = {_name(row): row[key] for row in rows if row.get(key)}
+        if shares:
+            under = [name for name, share in shares.items() if share < 0.7]
+            lines.append(
+                f"share of {speed}: median {statistics.median(shares.values()):.0%} of {len(shares)}; "
+                f"under 70%: {', '.join(under) or 'none'}"
+            )
     return lines
 
 

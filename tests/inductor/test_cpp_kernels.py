@@ -197,6 +197,15 @@ def test_exponentials_of_long_columns_are_computed_once():
     torch.testing.assert_close(call(x)[0], x.softmax(0))
 
 
+@pytest.mark.parametrize("form", ["none", "tanh"])
+def test_gelu_of_extremes_is_what_atens_own_kernel_gives(form):
+    """That is so for one element or strided ones; of more in a row oneDNN makes NaN of inf, and inf of 3e38."""
+    inf = float("inf")
+    x = torch.tensor([inf, -inf, float("nan"), 3e38, -3e38, 1e-40, -1e-40, 0.0, -0.0, 5.0, -5.0, 13.5]).repeat(4)
+    call = compiled(lambda x: F.gelu(x, approximate=form), x)
+    torch.testing.assert_close(call(x)[0], F.gelu(x.repeat(2, 1).mT, approximate=form)[:, 0], equal_nan=True)
+
+
 def test_kernels_without_choices_keep_all_of_the_compilers_passes():
     x = torch.randn(64, 64)
     call = compiled(lambda x: F.layer_norm(x, (64,)).softmax(-1), x)
