@@ -4,7 +4,8 @@ Goes in: the name of a pattern and settings.  Comes out: a dict with the keys of
 torch.compile's and a plain copy of as many bytes as an ideal kernel moves take turns in one run; `share` is how near
 ours comes to that copy.  On one core the arithmetic alone is timed, too: our kernel on so few rows that a cache holds
 them.  Where it takes longer than the copy, no kernel can reach the copy's speed; `floor_share` is how near ours comes
-to the slower of the two.  Mirrors `benchmarks/dynamo/microbenchmarks/` in the PyTorch repository.  Taught in chapter 10.
+to the slower of the two.  Mirrors `benchmarks/dynamo/microbenchmarks/` in the PyTorch repository.  Taught in chapter
+10.
 """
 
 import math
@@ -100,7 +101,7 @@ MUCH = 1.0  # megabytes; a GPU that moves less waits for the launch
 
 
 def _alone(pattern, inputs, settings):
-    """(two calls: ours on a part of the rows, and one that computes next to nothing; how often the part is the whole)"""
+    """(two calls: ours on a part of the rows, and one that computes next to nothing; how many parts make the whole)"""
     part = pattern.inputs(Maker(settings.size, settings.device, settings.dtype, part=CACHED))
     function, nothing = (
         minicompile.compile(f, backend=settings.backend, mode=settings.compile_mode, dynamic=False)
