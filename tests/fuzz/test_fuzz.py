@@ -10,7 +10,7 @@ import minicompile
 from fuzz import prelude
 from fuzz.modules import Program, program
 from fuzz.observe import PARAMETERS, Snapshot
-from fuzz.runner import failure_of, run, run_batch, shrunk
+from fuzz.runner import failure_of, is_steady, run, run_batch, shrunk
 
 PROGRAMS = 100
 pytestmark = pytest.mark.graph_errors  # programs may divide by zero
@@ -95,3 +95,8 @@ def fn(x, y, w, n, *others):
 
 def test_what_pytorch_does_only_where_nobody_looks_counts_for_nothing():
     assert run(Program(ASKED, (0,))) == {"unsteady": 1}
+
+
+def test_what_recursion_says_at_its_end_counts_for_nothing():
+    raised = "no result", ("tuple", [("RecursionError", "its text")], "and lines")
+    assert not is_steady(program(b""), (0,), raised)
