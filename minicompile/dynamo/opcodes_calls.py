@@ -10,6 +10,7 @@ import builtins
 import inspect
 
 from .variables.base import complain, type_name
+from .variables.constant import NONE
 from .variables.functions import NestedFunctionVariable
 from .variables.refusals import function_text, is_iterable
 
@@ -46,12 +47,8 @@ class CallOpcodes:
         flags, code = instruction.arg or 0, self.pop().as_python_constant()
         cells = self.pop().unpack(self) if flags & 8 else []
         annotations = self.pop_lazy() if flags & 4 else None
-        kw_defaults = self.pop() if flags & 2 else None
-        defaults = self.pop().unpack(self) if flags & 1 else []
-        named = {}
-        if kw_defaults is not None:
-            for key in self.call(list, kw_defaults).unpack(self):
-                named[key.as_python_constant()] = kw_defaults.call_method(self, "__getitem__", [key], {})
+        named = self.pop() if flags & 2 else NONE
+        defaults = self.pop() if flags & 1 else NONE
         self.push(
             NestedFunctionVariable(
                 code, self.globals_dict, self.globals_source, defaults, named, cells, self.annotations_of(annotations)
@@ -86,7 +83,8 @@ def bind_arguments(tx, function, args, kwargs):
         else:
             wrong |= not double_star
             surplus[key] = value
-    optional = dict(zip(positional[len(positional) - len(defaults) :], defaults)) | kw_defaults
+    optional = dict(zip(reversed(positional), reversed(defaults)))
+    optional |= {name: kw_defaults[name] for name in keyword_only if name in kw_defaults}
     bound = optional | bound
     if wrong or not all(key in bound for key in (*positional, *keyword_only)):
         refuse_call(tx, function, optional, args, kwargs)

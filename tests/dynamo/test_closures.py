@@ -1,9 +1,14 @@
-"""Closures: variables that functions share, as cells of the frame that made them."""
+"""Functions made inside: the variables that they share, as cells of the frame that made them; their attributes."""
 
+import collections
+
+import pytest
 import torch
 from worlds import same
 
 import minicompile
+
+X = torch.ones(2)
 
 
 def test_a_variable_that_is_read_from_an_argument_keeps_it_when_the_argument_is_rebound():
@@ -70,3 +75,95 @@ def test_an_own_cell_that_is_emptied_is_an_unbound_local_wherever_it_is_read():
         return outer, [(torch.ones(2),), (torch.ones(2),)]
 
     same(program, fullgraph=False)
+
+
+# --- the attributes of functions ------------------------------------------------------------------------
+def existing(a, *, b=2):
+    return a, b
+
+
+def made():
+    def function(a: int = 3, *, b=2):
+        "Text."
+        return a, b
+
+    return function
+
+
+ATTRIBUTES = "__annotations__ __doc__ __module__ __defaults__ __kwdefaults__ __name__ __qualname__ other".split()
+Pair = collections.namedtuple("Pair", "left right")
+VALUES = [3, "s", (1,), (), None, {}, {"b": 5}, {"a": 5, "c": 6}, Pair(1, 2), collections.OrderedDict(b=2), [1]]
+
+
+@pytest.mark.parametrize("number", range(len(VALUES)))
+def test_an_attribute_of_a_function_takes_what_cpython_lets_it_take(number):
+    def program(x):
+        seen, function, value = [], made(), VALUES[number]
+        for name in ATTRIBUTES:
+            try:
+                setattr(function, name, value)
+                seen.append((getattr(function, name), getattr(function, name) is value))
+            except TypeError as error:
+                seen.append(str(error))
+        try:
+            existing.__name__ = value
+        except TypeError as error:
+            seen.append(str(error))
+        try:
+            seen.append(function())
+        except TypeError as error:
+            seen.append(str(error))
+        return x + 1, seen, function.__defaults__, function.__kwdefaults__
+
+    expected, actual = program(X), minicompile.compile(program, backend="eager", fullgraph=True)(X)
+    assert repr(actual) == repr(expected)
+
+
+def test_an_attribute_of_a_function_is_deleted():
+    def program(x):
+        seen, function = [], made()
+        function.other = 1
+        for name in [*ATTRIBUTES, "other"]:
+            try:
+                delattr(function, name)
+                seen.append(getattr(function, name, "gone"))
+            except (TypeError, AttributeError) as error:
+                seen.append(str(error))
+        try:
+            function()
+        except TypeError as error:
+            seen.append(str(error))
+        return x + 1, seen
+
+    assert repr(minicompile.compile(program, backend="eager", fullgraph=True)(X)) == repr(program(X))
+
+
+def test_defaults_are_objects_of_the_function():
+    def program(x):
+        function, defaults = made(), (1, 2, 3)
+        function.__defaults__, named = defaults, function.__kwdefaults__
+        named["b"] = 7
+        before = function()
+        minicompile.graph_break()
+        named["b"] = 8
+        same = function.__defaults__ is defaults, function.__kwdefaults__ is named, function.__kwdefaults__
+        return x + 1, before, function(), same, existing(1)
+
+    assert repr(minicompile.compile(program, backend="eager")(X)) == repr(program(X))
+    assert program(X)[1:3] == ((3, 7), (3, 8))
+
+
+def test_named_defaults_that_came_later_are_guarded():
+    def function(*, b):
+        return b
+
+    def program(x):
+        try:
+            return x + function()
+        except TypeError:
+            return x
+
+    compiled = minicompile.compile(program, backend="eager")
+    assert compiled(X).equal(X)
+    function.__kwdefaults__ = {"b": 2}
+    assert compiled(X).equal(X + 2)

@@ -13,7 +13,7 @@ import torch
 
 from ..builder import wraps, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
-from .base import ValueVariable, VariableTracker, unsupported
+from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
 from .descriptors import type_lookup
 from .instance_dict import InstanceDictVariable
 from .wrong_calls import check_count
@@ -35,7 +35,25 @@ class FunctionVariable(VariableTracker):
         return BoundMethodVariable(self, instance)
 
 
-PARTS = ("__code__", "__kwdefaults__", "__globals__", "__closure__", "__dict__")  # not changed during capture
+DEFAULTS = ("__defaults__", "__kwdefaults__")
+PARTS = ("__code__", "__globals__", "__closure__", "__dict__")  # not changed during capture
+
+
+def is_something(value):
+    return value.python_type() is not type(None)
+
+
+def named_values(tx, mapping):
+    """What a dict holds under its constant keys."""
+    pairs = mapping.realize().builtin_part(tx).look(tx).values()
+    return {key.as_python_constant(): value for key, value in pairs if key.is_python_constant()}
+
+
+def refuse_attribute(tx, change, name, *values):
+    """The program hears what CPython says of `f.__name__ = 3` and the like.  change: setattr or delattr."""
+    if name in vars(types.FunctionType) and name not in PARTS:
+        given = [stand_in(value.python_type()) if is_something(value) else None for value in values]
+        complain(tx, change, lambda: None, name, *given)
 
 
 class UserFunctionVariable(ValueVariable, FunctionVariable):
@@ -60,8 +78,12 @@ class UserFunctionVariable(ValueVariable, FunctionVariable):
         return [tx.output.lazy(value, ItemSource(source, k)) for k, value in enumerate(values)]
 
     def kw_defaults(self, tx):
-        source, values = AttrSource(self.place, "__kwdefaults__"), self.value.__kwdefaults__ or {}
-        return {key: tx.output.lazy(value, ItemSource(source, key)) for key, value in values.items()}
+        source, values = AttrSource(self.place, "__kwdefaults__"), self.value.__kwdefaults__
+        if (looked_at := tx.output.known(values)) is not None:
+            return named_values(tx, looked_at)
+        if values is None and self.code.co_kwonlyargcount:
+            tx.guard("is", source, None)
+        return {key: tx.output.lazy(value, ItemSource(source, key)) for key, value in (values or {}).items()}
 
     def cells(self, tx):
         """The closure: the frame's own function shares its cells with the frame."""
@@ -88,18 +110,22 @@ class UserFunctionVariable(ValueVariable, FunctionVariable):
         return tx.output.wrap(value, AttrSource(self.place, name)).realize()
 
     def var_setattr(self, tx, name, value):
-        if name == "__defaults__" or name in PARTS:
+        refuse_attribute(tx, setattr, name, value)
+        if name in DEFAULTS or name in PARTS:
             unsupported("attribute write", f"assignment to {self.function_name}.{name}")
         tx.side_effects.store_attr(self, name, value)
 
 
 class NestedFunctionVariable(FunctionVariable):
-    """A function that capture itself made (MAKE_FUNCTION): a lambda, a `def` inside the function, a comprehension."""
+    """A function that capture itself made (MAKE_FUNCTION): a lambda, a `def` inside the function, a comprehension.
+
+    given: `__defaults__` and `__kwdefaults__`, trackers of a tuple and of a dict (which may change) or of None.
+    """
 
     def __init__(self, code, globals_dict, globals_source, defaults, kw_defaults, cells, annotations=None):
         super().__init__()
         self.code, self.globals_dict, self.globals_source = code, globals_dict, globals_source
-        self._defaults, self._kw_defaults, self._cells = defaults, kw_defaults, cells
+        self.given, self._cells = dict(zip(DEFAULTS, (defaults, kw_defaults))), cells
         self.annotations = annotations
         self.function_name = code.co_qualname
 
@@ -113,10 +139,12 @@ class NestedFunctionVariable(FunctionVariable):
         return types.FunctionType(self.code, self.globals_dict, closure=cells).__builtins__
 
     def defaults(self, tx):
-        return self._defaults
+        values = self.given["__defaults__"]
+        return values.builtin_part(tx).unpack(tx) if is_something(values) else []
 
     def kw_defaults(self, tx):
-        return self._kw_defaults
+        values = self.given["__kwdefaults__"]
+        return named_values(tx, values) if is_something(values) else {}
 
     def cells(self, tx):
         return self._cells
@@ -136,10 +164,8 @@ class NestedFunctionVariable(FunctionVariable):
         }
         if name in simple:
             return tx.build(simple[name])
-        if name == "__defaults__":
-            return tx.build_tuple(self._defaults) if self._defaults else tx.build(None)
-        if name == "__kwdefaults__" and not self._kw_defaults:  # else a dict, which the program may change
-            return tx.build(None)
+        if name in DEFAULTS:
+            return self.given[name]
         if name == "__closure__":
             return tx.build_tuple(self._cells) if self._cells else tx.build(None)
         if name == "__annotations__":  # one dict, which the program may change
@@ -158,18 +184,24 @@ class NestedFunctionVariable(FunctionVariable):
         tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
 
     def var_setattr(self, tx, name, value):
-        if name == "__defaults__":
-            self._defaults = [] if tx.is_none(value.realize()) else value.unpack(tx)
+        refuse_attribute(tx, setattr, name, value)
+        if name in DEFAULTS:
+            self.given[name] = value.realize()
         elif name in PARTS:
             unsupported("attribute write", f"assignment to {self.function_name}.{name}")
         else:
+            made = tx.build_dict({}) if name == "__annotations__" and not is_something(value) else value
             tx.side_effects.new_object(self)
-            tx.side_effects.store_attr(self, name, value)
+            tx.side_effects.store_attr(self, name, made)
 
     def var_delattr(self, tx, name):
-        if self.stored_attribute(tx, name) is None:
+        refuse_attribute(tx, delattr, name)
+        if name in vars(types.FunctionType):
+            self.var_setattr(tx, name, tx.build(None))
+        elif self.stored_attribute(tx, name) is None:
             tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
-        self.forget(tx, name)
+        else:
+            self.forget(tx, name)
 
     # --- what its `__dict__` asks -----------------------------------------------------------------------
     def instance_dict(self):
@@ -185,28 +217,34 @@ class NestedFunctionVariable(FunctionVariable):
         del tx.side_effects.pending_attributes(self)[name]
 
     def children(self):
-        return [*self._defaults, *self._kw_defaults.values(), *(self.annotations or {}).values()]
+        return [*self.given.values(), *(self.annotations or {}).values()]
 
     def reconstruct(self, codegen):
-        keywords, annotations = (list(itertools.chain(*d.items())) for d in (self._kw_defaults, self.annotations or {}))
-        parts = {1: list(self._defaults), 2: keywords, 4: annotations, 8: list(self._cells)}  # by MAKE_FUNCTION's flags
+        annotations = list(itertools.chain(*(self.annotations or {}).items()))
         if self.globals_source is not None:  # made in an inlined frame: it keeps the globals of its own module
-            return codegen.call(make_function, self.code, self.globals_source, *parts.values())
-        given = {flag: values for flag, values in parts.items() if values}
-        for flag, values in given.items():
-            codegen.push_all(values)
-            codegen.build_map(len(values) // 2) if flag == 2 else codegen.build_tuple(len(values))
+            parts = [*self.given.values(), annotations, list(self._cells)]
+            return codegen.call(make_function, self.code, self.globals_source, *parts)
+        flags = 0
+        for flag, value in zip((1, 2), self.given.values()):
+            if is_something(value):
+                flags |= flag
+                codegen(value)
+        for flag, values in ((4, annotations), (8, self._cells)):
+            if values:
+                flags |= flag
+                codegen.push_all(values)
+                codegen.build_tuple(len(values))
         codegen.load_const(self.code)
-        codegen.emit("MAKE_FUNCTION", arg=sum(given))
+        codegen.emit("MAKE_FUNCTION", arg=flags)
 
     def __repr__(self):
         return f"NestedFunctionVariable({self.function_name})"
 
 
 def make_function(code, globals_dict, defaults, keywords, annotations, cells):
-    """What MAKE_FUNCTION does, for globals other than the running frame's.  Names and their values take turns."""
-    function = types.FunctionType(code, globals_dict, None, defaults or None, cells or None)
-    function.__kwdefaults__ = dict(zip(keywords[::2], keywords[1::2])) or None
+    """What MAKE_FUNCTION does, for globals other than the running frame's.  Annotated names and values take turns."""
+    function = types.FunctionType(code, globals_dict, None, defaults, cells or None)
+    function.__kwdefaults__ = keywords
     function.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
     return function
 

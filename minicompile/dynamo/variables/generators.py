@@ -13,6 +13,7 @@ from ..builder import wraps
 from ..nested_breaks import step_to_break_at
 from ..source import AttrSource, CallSource, FunctionSource, ItemSource
 from .base import ObservedException, VariableTracker, type_name, unsupported
+from .constant import NONE
 from .functions import NestedFunctionVariable
 from .objects import wrap_object
 
@@ -286,7 +287,7 @@ def suspended_frame(output, state, source):
     slots = [output.lazy(value, ItemSource(source, 4 + k)) if bound[k] else None for k, value in enumerate(values)]
     count, free = len(code.co_varnames), len(code.co_varnames) + len(code.co_freevars)
     cells = [cell.realize() for cell in slots[count:free]]
-    function = NestedFunctionVariable(code, globals_dict, None if own else namespace, (), {}, cells)
+    function = NestedFunctionVariable(code, globals_dict, None if own else namespace, NONE, NONE, cells)
     arguments = {name: value for name, value in zip(code.co_varnames, slots) if value is not None}
     frame = InliningInstructionTranslator(tx, function, arguments)
     frame.builtins_dict = builtins_dict  # those of when its function was made, which the globals may have replaced
