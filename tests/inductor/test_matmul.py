@@ -114,3 +114,35 @@ def test_the_library_of_products_is_measured_once(monkeypatch, tmp_path):
             assert extern.onednn_is_faster()
     extern.onednn_is_faster.cache_clear()
     assert torch.equal(state, torch.get_rng_state())
+
+
+IMAGE = torch.randn(2, 6, 5, 3).to(memory_format=torch.channels_last)
+CONVOLUTIONS = {  # name -> (image, weight's size, options, whether it is the product of pixels and channels)
+    "pixels": (IMAGE, (4, 6, 1, 1), {}, True),
+    "no bias": (IMAGE, (4, 6, 1, 1), {"bias": None}, True),
+    "one pixel": (torch.randn(2, 6, 1, 1), (4, 6, 1, 1), {}, True),
+    "part of an image": (IMAGE[:, :, 1:, ::2], (4, 6, 1, 1), {}, None),
+    "no image": (IMAGE[:0], (4, 6, 1, 1), {}, False),
+    "strided": (IMAGE, (4, 6, 1, 1), {"stride": 2}, False),
+    "padded": (IMAGE, (4, 6, 1, 1), {"padding": 1}, False),
+    "by groups": (IMAGE, (4, 3, 1, 1), {"groups": 2}, False),
+    "windows": (IMAGE, (4, 6, 1, 2), {}, False),
+    "channel by channel": (IMAGE.contiguous(), (4, 6, 1, 1), {}, None),
+    "doubles": (IMAGE.double(), (4, 6, 1, 1), {}, False),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_of_single_pixels_is_one_product(name):
+    image, size, options, product = CONVOLUTIONS[name]
+    weight, bias = torch.randn(size, dtype=image.dtype), torch.randn(size[0], dtype=image.dtype)
+    options = {"bias": bias, **options}
+    program = lambda x, w: [torch.conv2d(x, w, **options), torch.conv2d(x, w, **options).relu()]  # noqa: E731
+    compiled = minicompile.compile(program)
+    with torch.no_grad():
+        got, want = compiled(image, weight), program(image, weight)
+    for result, expected in zip(got, want, strict=True):
+        assert result.stride() == expected.stride()
+        torch.testing.assert_close(result, expected)
+    (text,) = [s.python for e in record.compilations for s in e.artifacts("codegen")]
+    assert product is None or ("mm(" in text) == product == ("aten.convolution" not in text)

@@ -40,9 +40,24 @@ for name in EXTERN.split():
 @register_lowering(aten.convolution.default)
 def convolution(x, weight, bias, *rest):
     """cuDNN adds the bias in a kernel of its own, which then reads and writes everything: ours fuse that."""
-    if bias is None or x.device.type == "cpu":
-        return call(x, weight, bias, *rest)
-    return apply("add", call(x, weight, None, *rest), view(bias, (bias.size[0], *(1,) * (weight.ndim - 2))))
+    if x.device.type == "cpu":
+        return pixels(x, weight, bias) if is_product(x, weight, *rest) else call(x, weight, bias, *rest)
+    result = call(x, weight, None, *rest)
+    return result if bias is None else apply("add", result, view(bias, (bias.size[0], *(1,) * (weight.ndim - 2))))
+
+
+def is_product(x, weight, stride, padding, dilation, transposed, output_padding, groups):
+    """Is it the same matrix for each pixel, whose channels lie side by side?"""
+    small = {*weight.size[2:], *stride, groups} == {1} and not any(padding) and not transposed and 0 not in x.size
+    return small and x.dtype == torch.float32 and fake().dim() == 4 and fake().stride(1) == 1
+
+
+def pixels(x, weight, bias):
+    """All pixels at once, into memory of ours: oneDNN takes its own, and on one thread ATen goes image by image."""
+    channels, results = x.size[1], weight.size[0]
+    rows = view(permute(x, (0, 2, 3, 1)).realize(), (-1, channels))
+    made = product(rows, permute(view(weight, (results, channels)), (1, 0)), bias)
+    return permute(view(made, (x.size[0], *x.size[2:], results)), (0, 3, 1, 2))
 
 
 # Draws that read nothing of their first argument but its size and strides.
@@ -132,22 +147,31 @@ def addmm(bias, a, b, beta=1, alpha=1):
 
 def product(a, b, bias=None):
     (m, k), n = a.size, b.size[1]
-    graph, target = current(), current().node.target
-    operands = [a, b] if bias is None else [bias, a, b]
     if not pays(a, m, n, k):
-        return linear(a, b, bias) if is_work(a, m, n, k) and onednn_is_faster() else call(*operands)
+        return linear(a, b, bias) if is_work(a, m, n, k) and onednn_is_faster() else multiply(a, b, bias)
     a, b = a.realize(), b.realize()
-    strides = [graph.as_view(x).layout.stride for x in (a, b)]
+    strides = [current().as_view(x).layout.stride for x in (a, b)]
     rows = up(m) if strides[0][0] == 1 else m
     inner = up(k) if strides[0][1] == 1 or strides[1][0] == 1 else k
     if (rows, up(n), inner) == (m, n, k):
-        return call(*operands)
-    operands = [padded(a, rows, inner), padded(b, inner, up(n))]
-    if bias is not None:
-        operands.insert(0, constant_pad_nd(bias, (0, up(n) - n)).realize())
-    data = ir.Extern(target, tuple(map(graph.as_view, operands)), {}, "extern", ())
-    result = graph.add_buffer(ir.Layout.contiguous(a.device, a.dtype, (rows, up(n))), data)
+        return multiply(a, b, bias)
+    bias = None if bias is None else constant_pad_nd(bias, (0, up(n) - n))
+    result = multiply(padded(a, rows, inner), padded(b, inner, up(n)), bias)
     return slice_(slice_(result, 0, 0, m), 1, 0, n)
+
+
+def multiply(a, b, bias):
+    """The call itself."""
+    if bias is None:
+        return matrix(aten.mm.default, (a, b), a, b.size[1])
+    return matrix(aten.addmm.default, (bias, a, b), a, b.size[1])
+
+
+def matrix(target, args, like, columns):
+    """A call of which the result is a matrix with as many rows as `like` has."""
+    layout = ir.Layout.contiguous(like.device, like.dtype, (like.size[0], columns))
+    args = tuple(current().as_view(a) if isinstance(a, TensorValue) else a for a in args)
+    return current().add_buffer(layout, ir.Extern(target, args, {}, "extern"))
 
 
 # --- oneDNN ------------------------------------------------------------------------------------------
@@ -176,5 +200,5 @@ def linear(x, b, bias):
     """The product by oneDNN, where `b` is a weight turned around, as `nn.Linear` has it."""
     weight = current().as_view(permute(b, (1, 0)))
     if weight.layout.stride != (b.size[0], 1):
-        return call(*([x, b] if bias is None else [bias, x, b]))
-    return current().extern(torch.ops.mkldnn._linear_pointwise.default, (x, weight, bias, "none", [], ""), {}, "extern")
+        return multiply(x, b, bias)
+    return matrix(torch.ops.mkldnn._linear_pointwise.default, (x, weight, bias, "none", [], ""), x, b.size[1])
