@@ -391,45 +391,6 @@ def test_environment_variable_selects_the_interpreter():
     assert done.returncode == 0, done.stderr
 
 
-def test_launcher_passes_what_the_driver_needs(monkeypatch):
-    """On a GPU: the launcher that Triton compiled is called with grid, stream, pointers, sizes and block sizes."""
-    calls, compiled = [], []
-
-    class Compiled:
-        function, packed_metadata = "function", "metadata"
-
-        def __init__(self, aligned):
-            self.aligned = aligned
-
-        def run(self, *args):
-            calls.append((self.aligned, args))
-
-    def compile_(self, target=None, kind=0):
-        compiled.append(not kind & 1)
-        return Compiled(not kind & 1)
-
-    monkeypatch.setattr(triton_launch.TritonKernel, "compile", compile_)
-    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 77, raising=False)
-
-    def kernel(in0, out0, s0, XBLOCK):
-        pass
-
-    made = triton_launch.kernel("in0: *fp32, out0: *fp32, s0: i64", grid="cdiv(s0, XBLOCK)", num_warps=4, XBLOCK=64)
-    launch = made(kernel).on_device(0)
-    base = torch.empty(1000)
-    base = base[(-base.data_ptr() % 16) // 4 :]
-    launch(base, base, 128)
-    pointer = base.data_ptr()
-    tail = ("function", "metadata", None, None, None, pointer, pointer, 128, 64, None)
-    assert calls == [(True, (2, 1, 1, 77, *tail))]
-    launch(base, base, 0)
-    assert len(calls) == 1  # nothing to do: nothing launched
-    launch(base[1:], base, 5)
-    launch(base[1:], base, 5)
-    assert [c[0] for c in calls] == [True, False, False] and compiled == [True, False]
-
-
 def test_blocks_whose_end_is_anywhere_take_two_elements_a_thread():
     assert triton_tiles.pointwise(1 << 25, False) == (1024, 4)  # 8 elements a thread: 16 bytes of a half type
     assert triton_tiles.pointwise((1 << 25) + 1, False) == (512, 8)

@@ -10,6 +10,7 @@ import concurrent.futures
 import hashlib
 import linecache
 import os
+import threading
 import types
 
 import torch
@@ -99,6 +100,15 @@ class TritonKernel:
         )
         return triton.compile(source, target=target, options=dict(self.options))
 
+    def loaded(self, device, kind):
+        """A `CompiledKernel` in the memory of a device."""
+        with torch.cuda.device(device):
+            compiled = self.compile(kind=kind)
+            compiled.src = launched_as(compiled)
+            with _building.setdefault(tuple(compiled.src.signature.values()), threading.Lock()):
+                compiled.run  # noqa: B018 (it is loaded, and its launcher built, when it is asked for)
+        return compiled
+
     def kind_text(self):
         """The kind of a launch, as an expression of its arguments."""
         pointers = " | ".join(f"{n}_" for n in self.signature if n not in self.sizes)
@@ -112,19 +122,18 @@ class TritonKernel:
     def on_device(self, device, kind=None):
         """The function that launches this kernel on a device."""
         kind = self.likely if kind is None else kind
-        with torch.cuda.device(device):
-            compiled = self.binaries.pop((device, kind), None) or self.compile(kind=kind)
-            run, extra = direct(compiled.run)  # loads the binary
+        compiled = self.binaries.pop((device, kind), None) or self.loaded(device, kind)
+        run, extra = direct(compiled.run)
         names = list(self.signature)
         pointers = [n for n in names if n not in self.sizes]
-        values = [f"{n}_" if n in pointers else n for n in names] + [str(v) for v in self.constants.values()]
+        values = [f"{n}_" if n in pointers else n for n in names]
         text = _LAUNCH.format(
             params=", ".join(names),
             pointers="; ".join(f"{n}_ = {n}.data_ptr()" for n in pointers),
             kind=self.kind_text(),
             own=kind,
             grid=self.grid if self.sizes else self.programs({}),
-            values=", ".join([*values, "None"] if self.sizes else values),
+            values=", ".join([*values, *["None"] * (len(compiled.src.signature) - len(values))]),
             extra=extra,
         )
 
@@ -159,13 +168,32 @@ class TritonKernel:
             triton_interpret.run(self.interpreted, (programs,), args, fixed)
 
 
-def direct(run):
-    """(function to launch with, arguments that it wants before the metadata).
+_building = {}  # types of the arguments of a launcher -> the lock of who builds it; the others find it on the disk
+SPARE = 8  # to a multiple of which launchers take pointers
 
-    Triton 3.6's launcher is C under a Python method that finds scratch memory: a kernel without needs skips that.
+
+def is_direct(facts):
+    """Is it Triton 3.6, whose launcher is C under a Python method that finds scratch memory, and none is needed?"""
+    sizes = [getattr(facts, f"{kind}_scratch_size", 1) for kind in ("global", "profile")]
+    return TRITON_VERSION == (3, 6) and not any(sizes)
+
+
+def launched_as(compiled):
+    """What Triton makes the launcher of a kernel for.
+
+    Triton 3.6 has a C compiler build one for each sequence of types, which takes longer than the kernel.  So kernels
+    share it: all pointers are of one kind to it, compile-time constants none of its business, and where they are all
+    that a kernel takes, one for more of them does: the driver reads as many as the kernel has.
     """
-    plain = not (getattr(run, "global_scratch_size", 1) or getattr(run, "profile_scratch_size", 1))
-    if plain and hasattr(run, "launch") and not hasattr(run, "kernel_signature") and TRITON_VERSION == (3, 6):
+    types_ = ["*i8" if kind[0] == "*" else kind for kind in compiled.src.signature.values() if kind != "constexpr"]
+    if is_direct(compiled.metadata) and {*types_} == {"*i8"}:
+        types_ += ["*i8"] * (-len(types_) % SPARE)
+    return types.SimpleNamespace(signature=dict(enumerate(types_)), constants={})
+
+
+def direct(run):
+    """(function to launch with, arguments that it wants before the metadata)."""
+    if is_direct(run):
         return run.launch, f"{run.launch_cooperative_grid}, {run.launch_pdl}, None, None, "
     return run, ""
 
@@ -221,15 +249,15 @@ def build(namespace, device):
     """Compile every kernel of a module for a CUDA device, several at a time."""
     found = [k for k in kernels(namespace) if not k.rare]
     torch.cuda.current_stream(device)  # makes the context
+    _ = triton.runtime.driver.active  # has a C compiler build it when it is asked for: once, before all threads ask
     if len(found) > 1:
         with concurrent.futures.ThreadPoolExecutor(min(len(found), os.cpu_count() or 1)) as pool:
-            list(pool.map(lambda k: _compile_on(k, device), found))
+            list(pool.map(lambda k: _load_on(k, device), found))
     for each in found:
         each.launchers[device.index] = each.on_device(device.index)
         if namespace["direct"]:  # every tensor of these kernels is on this device
             namespace[each.__name__] = each.launchers[device.index]
 
 
-def _compile_on(each, device):
-    with torch.cuda.device(device):
-        each.binaries[device.index, each.likely] = each.compile()
+def _load_on(each, device):
+    each.binaries[device.index, each.likely] = each.loaded(device.index, each.likely)
