@@ -11,6 +11,7 @@ import types
 from torch import fx
 
 from .bytecode import CallArguments, Instruction
+from .skip_files import attributes_of
 from .source import AttrSource, ItemSource, Source
 from .variables.base import LazyVariable, VariableTracker, unsupported
 from .variables.constant import HAVE_COPIES
@@ -246,8 +247,7 @@ class PyCodegen:
         deleted = value is self.side_effects.DELETED
         if not deleted:
             self(value)
-        self(tracker)
-        self.load_attr("__dict__")
+        self.call(attributes_of, tracker)
         self.load_const(name)
         self.delete_subscr() if deleted else self.store_subscr()
 

@@ -34,6 +34,7 @@ from .guard_checks import (
 )
 from .guard_program import guard_program
 from .guard_reports import KEEP, MENDS, GuardFailure, tensor_difference
+from .skip_files import attributes_of
 from .source import ConstantSource, LocalSource, ModuleEntrySource, Source, argument_name, path_of
 
 
@@ -50,7 +51,7 @@ class GuardKind:
     show: object = staticmethod(lambda value: value)
 
 
-PLAIN_CALL = """not ((d := {s}.__dict__)["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"]
+PLAIN_CALL = """not ((d := attributes_of({s}))["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"]
         or d["_backward_pre_hooks"] or "forward" in d or "_call_impl" in d or "_compiled_call_impl" in d)"""
 GUARD_KINDS = {
     "type": GuardKind("type({s}) is {e}", "type({n}) is {t}", 1, type),
@@ -61,7 +62,7 @@ GUARD_KINDS = {
     "keys": GuardKind("same_keys({s}, {e})", "list({n}) == {k}", 4, list),
     "has_key": GuardKind("{e} in {s}", "{r} in {n}", 2),
     "lacks_key": GuardKind("{e} not in {s}", "{r} not in {n}", 2),
-    "lacks_attribute": GuardKind("{e} not in {s}.__dict__", "{r} not in {n}.__dict__", 2),
+    "lacks_attribute": GuardKind("{e} not in attributes_of({s})", "{r} not in {n}.__dict__", 2),
     "present": GuardKind("True", "{n} exists", 1),
     "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {r})", 2),
     "slot_unset": GuardKind("slot_is_unset({s}, {e})", "{t} is not set on {n}", 3),
@@ -271,7 +272,7 @@ class GuardFunction:
         return GuardFailure(str(guard), guard.expected, value, guard.user_location, mend, subject)
 
 
-QUESTIONS = (same_constant, same_elements, same_keys, tensor_matches, has_no_hooks, slot_is_unset)
+QUESTIONS = (same_constant, same_elements, same_keys, tensor_matches, has_no_hooks, slot_is_unset, attributes_of)
 QUESTIONS += (no_global_hooks, all_distinct, ambient_state)
 GUARD_READ_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 

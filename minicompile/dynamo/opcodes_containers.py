@@ -6,7 +6,8 @@ Mirrors `torch/_dynamo/symbolic_convert.py` (BUILD_LIST, UNPACK_SEQUENCE).  Taug
 
 import itertools
 
-from .variables.base import VariableTracker, type_name
+from .variables.base import ObservedException, VariableTracker, type_name, unsupported
+from .variables.dicts import merged
 from .variables.elements import next_or_none
 from .variables.refusals import function_text, is_iterable
 from .variables.tensor_state import join_strings
@@ -68,12 +69,16 @@ class ContainerOpcodes:
     def DICT_UPDATE(self, instruction):
         """`{**a}`."""
         extra = self.pop()
-        if not self.is_mapping(extra):
-            self.raise_observed(TypeError, f"'{type_name(extra.python_type())}' object is not a mapping")
-        self.stack[-instruction.arg].realize().call_method(self, "update", [extra], {})
+        try:
+            self.stack[-instruction.arg].realize().update(self, merged(self, extra))
+        except ObservedException as error:
+            self.refuse_mapping(error, f"'{type_name(extra.python_type())}' object is not a mapping")
 
-    def is_mapping(self, value):
-        return self.truth(self.call(hasattr, value, self.build("keys")))
+    def refuse_mapping(self, error, text):
+        """Any AttributeError means that it is none."""
+        if not self.exception_matches(error, AttributeError):
+            raise error
+        self.raise_observed(TypeError, text)
 
     def MAP_ADD(self, instruction):
         value, key = self.pop_lazy(), self.pop_lazy()
@@ -83,17 +88,22 @@ class ContainerOpcodes:
         """`f(**a, **b)`: a repeated key is a TypeError."""
         extra = self.pop()
         target, function = self.stack[-instruction.arg].realize(), self.stack[-instruction.arg - 2].realize()
-        if not self.is_mapping(extra):
-            kind = type_name(extra.python_type())
-            self.raise_observed(
-                TypeError, f"{function_text(self, function)} argument after ** must be a mapping, not {kind}"
-            )
-        for key in extra.call_method(self, "keys", [], {}).unpack(self):
+
+        def check(key):
             if self.truth(target.call_method(self, "__contains__", [key], {})):
-                name = key.as_python_constant()
+                name = self.call(str, key).as_python_constant()
                 text = f"{function_text(self, function)} got multiple values for keyword argument '{name}'"
                 self.raise_observed(TypeError, text)
-        target.call_method(self, "update", [extra], {})
+
+        try:
+            target.update(self, merged(self, extra, check))
+        except ObservedException as error:
+            if self.exception_matches(error, KeyError):  # CPython takes some for those of repeated keys
+                unsupported("builtin on an unknown value", f"{extra} raises a KeyError when it is to give keywords")
+            kind = type_name(extra.python_type())
+            self.refuse_mapping(
+                error, f"{function_text(self, function)} argument after ** must be a mapping, not {kind}"
+            )
 
     def LIST_TO_TUPLE(self, instruction):
         self.push(self.build_tuple(self.pop().unpack(self)))

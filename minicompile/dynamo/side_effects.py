@@ -75,6 +75,8 @@ class SideEffects:
         self.attributes.setdefault(tracker, {})
 
     def store_attr(self, tracker, name, value):
+        if type(name) is not str:  # a `__dict__` keeps the very object
+            unsupported("instance __dict__", f"the name {name!r} is no plain string")
         self.activity += 1
         pending = self.attributes.setdefault(tracker, {})
         if name not in pending:

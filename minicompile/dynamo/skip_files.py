@@ -122,11 +122,17 @@ _mro_of, _dict_of = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].
 
 def attributes_of(value):
     """The instance `__dict__`, past any property of that name (no user code runs); empty where there is none."""
-    for owner in _mro_of(type(value)):
-        reader = _dict_of(owner).get("__dict__")
-        if isinstance(reader, (types.GetSetDescriptorType, types.MemberDescriptorType)):
-            try:
-                return reader.__get__(value)
-            except AttributeError:
-                return {}
-    return {}
+    reader = dict_reader(type(value))
+    try:
+        return {} if reader is None else reader.__get__(value)
+    except AttributeError:
+        return {}
+
+
+def dict_reader(cls):
+    """What reads the instance `__dict__`; None where there is none, or a property has taken its place."""
+    readers = (_dict_of(owner).get("__dict__") for owner in _mro_of(cls))
+    return next((reader for reader in readers if isinstance(reader, DICT_READERS)), None)
+
+
+DICT_READERS = (types.GetSetDescriptorType, types.MemberDescriptorType)

@@ -13,6 +13,8 @@ be undone.
 import collections
 import reprlib
 
+import torch
+
 from ... import errors
 from ..break_kinds import BREAK_KINDS, break_error
 from ..guard_checks import spelled
@@ -73,6 +75,8 @@ OWN_WORDS = (int, str, bytes, bytearray, list, tuple, set, dict, collections.deq
 
 def stand_in(cls, **namespace):
     """An object that can nothing, of a class with this one's name."""
+    if cls is torch.Size:  # nothing can derive from it
+        return cls()
     base = next((base for base in OWN_WORDS if issubclass(cls, base)), object)
     return type(type_name(cls), (base,), {"__slots__": (), **namespace})()
 
@@ -239,6 +243,12 @@ class VariableTracker:
         if getattr(method, "instance", None) is self and getattr(method, "name", "") == name:  # would ask here again
             unsupported("method written in C", f"`{name}` of {self} with a value that is not known during capture")
         return method.call_function(tx, args, kwargs)
+
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        """A method taken from the class (`list.append`), called with this object first."""
+        if getattr(self.python_type(), descriptor.__name__, None) is not descriptor:  # `object.__repr__(5)`
+            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}, whose class has its own")
+        return self.call_method(tx, descriptor.__name__, args, kwargs)
 
     def truth(self, tx):
         """`bool(self)` as a Python bool; a tensor raises Unsupported("data-dependent branch")."""

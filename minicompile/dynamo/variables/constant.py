@@ -76,12 +76,7 @@ class BuiltinObject(VariableTracker):
             refuse_attribute(tx, function, self, name, *value)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
-        """A method taken from the class (`list.append`), called with this object first."""
-        if descriptor.__name__ == "__init__":
-            return NONE
-        if getattr(self.python_type(), descriptor.__name__, None) is not descriptor:  # `object.__repr__(5)`
-            unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}, whose class has its own")
-        return self.call_method(tx, descriptor.__name__, args, kwargs)
+        return NONE if descriptor.__name__ == "__init__" else super().call_descriptor(tx, descriptor, args, kwargs)
 
     def empty(self):
         """Some value of the class, to ask for the text of an error."""
@@ -217,8 +212,11 @@ class ConstantVariable(ValueVariable, BuiltinObject):
 
     def method___mul__(self, tx, other):
         """`"ab" * count` where the count is an object with `__index__`."""
-        sequence = isinstance(self.value, (str, bytes)) and type_lookup(other.python_type(), "__index__") is not None
-        return tx.fold(operator.mul, [self, tx.call(operator.index, other)], {}) if sequence else NOT_IMPLEMENTED
+        if not isinstance(self.value, (str, bytes)):
+            return NOT_IMPLEMENTED
+        if type_lookup(other.python_type(), "__index__") is None:
+            complain(tx, self.value.__mul__, stand_in(other.python_type()))
+        return tx.fold(operator.mul, [self, tx.call(operator.index, other)], {})
 
     method___rmul__ = method___mul__
 

@@ -95,7 +95,8 @@ class Sequence(BuiltinObject):
     def method___add__(self, tx, other):
         items = self.operand(tx, other)
         if items is None:
-            complain(tx, operator.add, self.empty(), stand_in(other.python_type()))
+            complain(tx, self.empty().__add__, stand_in(other.python_type()))
+            return ConstantVariable(NotImplemented)  # a torch.Size is a number in that
         return self.like([*self.items, *items])
 
     def method___mul__(self, tx, count):

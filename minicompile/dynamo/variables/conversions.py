@@ -23,7 +23,7 @@ from .elements import Element, contains_itself, each, is_none, iterator_of, next
 from .functions import BoundMethodVariable
 from .iterators import IndexIterator, SequenceIterator, mapping_base
 from .refusals import answered, refuse
-from .sets import SetVariable
+from .sets import SetVariable, read_from
 from .tensor import TensorVariable
 from .tuples import RangeVariable, SizeVariable, SliceVariable, TupleVariable
 
@@ -101,7 +101,7 @@ def make_frozenset(tx, iterable=EMPTY, /):
 
 
 def set_of(tx, iterable, kind):
-    if isinstance(iterable := iterable.builtin_part(tx), SetVariable):
+    if isinstance(iterable := read_from(tx, iterable), SetVariable):
         return iterable.copied(kind)
     made = SetVariable.of(tx, each(tx, iterable), kind)
     if iterable.python_type() is dict:

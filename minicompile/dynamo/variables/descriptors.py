@@ -355,9 +355,7 @@ class MethodDescriptorVariable(ValueVariable):
         check_count(tx, self.value, args[1:], kwargs)
         if owner is dict and issubclass(instance.python_type(), collections.OrderedDict):
             unsupported("subclass of a builtin", f"`{self.value.__qualname__}` goes past the order of {instance}")
-        if hasattr(instance, "call_descriptor"):
-            return instance.call_descriptor(tx, self.value, list(args[1:]), kwargs)
-        return instance.call_method(tx, self.value.__name__, list(args[1:]), kwargs)
+        return instance.call_descriptor(tx, self.value, list(args[1:]), kwargs)
 
 
 UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType)

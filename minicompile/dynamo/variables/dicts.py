@@ -9,12 +9,13 @@ all of it (len, iteration) guards the list of keys.
 """
 
 import collections
+import operator
 
 from ..builder import wraps
 from ..source import AttrSource
-from .base import ObservedException, complain, refuse_arguments, type_name, unsupported
+from .base import refuse_arguments, type_name, unsupported
 from .constant import NONE, TRUE, BuiltinObject, ConstantVariable, boolean
-from .descriptors import class_lookup, type_lookup
+from .descriptors import type_lookup
 from .dict_views import DictView
 from .elements import (
     SPELLED,
@@ -26,17 +27,19 @@ from .elements import (
     elements,
     guard_hashes,
     guard_keys,
+    has,
     holds_new_keys,
     is_none,
     keys_list,
-    next_or_none,
+    keys_of,
+    ordered_pairs,
     pairs_in,
+    pairs_in_turn,
     refuse_unknown_number,
     values_list,
 )
 from .iterators import KeyedIterator
 from .objects import UserDefinedObjectVariable
-from .refusals import Refusal
 
 
 def hashable(tx, variable):
@@ -69,9 +72,12 @@ class DictVariable(BuiltinObject):
     def of(cls, tx, pairs, kind=dict):
         """A new dict of (key tracker, value tracker) pairs."""
         new = cls({}, cls=kind)
-        for key, value in pairs:
-            new.method___setitem__(tx, key, value)
+        new.update(tx, pairs)
         return new
+
+    def update(self, tx, pairs):
+        for key, value in pairs:
+            self.method___setitem__(tx, key, value)
 
     # --- looking ------------------------------------------------------------------------------------
     def look(self, tx):
@@ -274,8 +280,8 @@ class DictVariable(BuiltinObject):
         if len(others) > 1:
             refuse_arguments(tx, self.empty().update, others)
         for other in others:
-            for key, value in pairs_of(tx, other, self.empty().update):
-                self.method___setitem__(tx, key, value)
+            in_order = self.cls is collections.OrderedDict and other.python_type() is not dict
+            self.update(tx, (ordered_pairs if in_order else pairs_of)(tx, other.realize(), self.empty().update))
         for name, value in named.items():
             self.method___setitem__(tx, ConstantVariable(name), value)
         return NONE
@@ -350,30 +356,26 @@ def dict_items(tx, variable):
 def pairs_of(tx, variable, update=dict):
     """(key, value) trackers of a mapping or of an iterable of pairs, one by one, as `update(variable)` takes them."""
     variable = variable.realize()
+    if has(tx, variable, "keys"):
+        return merged(tx, variable)
+    return pairs_in_turn(tx, variable.iterate(tx).realize(), update)
+
+
+def merged(tx, variable, check=lambda key: None):
+    """(key, value) trackers of a mapping, as `{**variable}` takes them.  check: called before a value is read."""
     derived = issubclass(variable.python_type(), dict) and hasattr(variable, "base_type")
     if derived and type_lookup(variable.cls, "__iter__").attribute is dict.__iter__:  # else it is asked for its keys
         variable = variable.base(tx)
-    if isinstance(variable, DictVariable):
-        for pair in (pairs := list(variable.look(tx).values())):
-            yield pair
-            if len(variable.items) != len(pairs):
-                tx.raise_observed(RuntimeError, "dict mutated during update")
-    elif class_lookup(tx, variable.python_type(), "keys"):
-        for key in variable.call_method(tx, "keys", [], {}).unpack(tx):
-            yield key, variable.call_method(tx, "__getitem__", [key], {})
-    else:
-        iterator = variable.iterate(tx).realize()
-        for index, item in enumerate(iter(lambda: next_or_none(tx, iterator), None)):
-            try:
-                pair = item.unpack(tx)
-            except ObservedException as raised:
-                if not tx.exception_matches(raised, TypeError):
-                    raise
-                refusal = Refusal(tx.call(str, raised.variable).as_python_constant())
-                complain(tx, update, [*[(0, 0)] * index, refusal])
-            if len(pair) != 2:
-                complain(tx, update, [*[(0, 0)] * index, (0,) * len(pair)])
-            yield pair
+    if not isinstance(variable, DictVariable):
+        for key in keys_of(tx, variable):
+            check(key)
+            yield key, tx.call(operator.getitem, variable, key)
+        return
+    for key, value in (pairs := list(variable.look(tx).values())):
+        check(key)
+        yield key, value
+        if len(variable.items) != len(pairs):
+            tx.raise_observed(RuntimeError, "dict mutated during update")
 
 
 # --- existing objects -----------------------------------------------------------------------------------

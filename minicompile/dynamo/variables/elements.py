@@ -11,9 +11,19 @@ import operator
 
 from ..guard_checks import KeyOfType
 from ..source import CallSource, ItemSource
-from .base import NotConstant, ObservedException, VariableTracker, as_observed, unsupported
+from .base import (
+    NotConstant,
+    ObservedException,
+    VariableTracker,
+    as_observed,
+    can_change,
+    complain,
+    type_name,
+    unsupported,
+)
 from .constant import FALSE, NONE, BuiltinObject, ConstantVariable
 from .descriptors import type_lookup
+from .refusals import Refusal
 
 
 class Element:
@@ -105,6 +115,53 @@ def pairs_in(mapping):
         return list(mapping.items())
     except KeyError:  # of an OrderedDict that was changed behind its back, or whose keys have another hash now
         unsupported("key with its own equality", "a dict does not find one of its own keys")
+
+
+def has(tx, variable, name):
+    """Whether C code finds an attribute: it asks the object, where one of a C class without attributes has no say."""
+    cls = variable.python_type()
+    if can_change(cls) or type_lookup(cls, "__dict__") is not None:
+        return tx.truth(tx.call(hasattr, variable, ConstantVariable(name)))
+    return type_lookup(cls, name) is not None
+
+
+def keys_of(tx, mapping):
+    """What its `keys()` gives, all at once."""
+    keys, cls = mapping.var_getattr(tx, "keys").call_function(tx, [], {}).realize(), mapping.python_type()
+    try:
+        iterator = keys.iterate(tx).realize()
+    except ObservedException as error:
+        if not tx.exception_matches(error, TypeError):
+            raise
+        kind = type_name(keys.python_type())
+        tx.raise_observed(TypeError, f"{type_name(cls)}.keys() returned a non-iterable (type {kind})")
+    return iterator.listed(tx)
+
+
+def ordered_pairs(tx, variable, update):
+    """(key, value) trackers of what an OrderedDict is updated with: each key when its turn comes, and `items()` too."""
+    if has(tx, variable, "keys"):
+        for key in each(tx, variable.var_getattr(tx, "keys").call_function(tx, [], {})):
+            yield key, tx.call(operator.getitem, variable, key)
+        return
+    if has(tx, variable, "items"):
+        variable = variable.var_getattr(tx, "items").call_function(tx, [], {}).realize()
+    yield from pairs_in_turn(tx, variable.iterate(tx).realize(), update)
+
+
+def pairs_in_turn(tx, iterator, update):
+    """(key, value) trackers of an iterable of pairs, as `update` takes them."""
+    for index, item in enumerate(iter(lambda: next_or_none(tx, iterator), None)):
+        try:
+            pair = item.unpack(tx)
+        except ObservedException as raised:
+            if not tx.exception_matches(raised, TypeError):
+                raise
+            refusal = Refusal(tx.call(str, raised.variable).as_python_constant())
+            complain(tx, update, [*[(0, 0)] * index, refusal])
+        if len(pair) != 2:
+            complain(tx, update, [*[(0, 0)] * index, (0,) * len(pair)])
+        yield pair
 
 
 def keys_list(mapping):

@@ -7,7 +7,7 @@ Mirrors the `__dict__` handling of `torch/_dynamo/variables/user_defined.py`.  T
 
 import types
 
-from ..source import AttrSource
+from ..skip_files import attributes_of
 from . import descriptors
 from .base import VariableTracker, refuse_arguments, unsupported
 from .descriptors import type_lookup
@@ -27,8 +27,7 @@ class InstanceDictVariable(VariableTracker):
     def names(self, tx):
         """The attribute names in order, pending writes included; guards the existing ones."""
         existing = self.owner.instance_dict()
-        if self.owner.source is not None:
-            tx.guard("keys", AttrSource(self.owner.source, "__dict__"), list(existing))
+        tx.guard("keys", self.source, list(existing))
         pending = tx.side_effects.pending_attributes(self.owner)
         slots = {
             n
@@ -45,8 +44,8 @@ class InstanceDictVariable(VariableTracker):
         found = self.owner.stored_attribute(tx, name)
         if found is None:
             self.owner.guard_lacks(tx, name)
-        elif self.owner.source is not None and tx.side_effects.load_attr(self.owner, name) is None:
-            tx.guard("has_key", AttrSource(self.owner.source, "__dict__"), name)
+        elif tx.side_effects.load_attr(self.owner, name) is None:
+            tx.guard("has_key", self.source, name)
         return found
 
     def snapshot(self, tx):
@@ -82,9 +81,7 @@ class InstanceDictVariable(VariableTracker):
         return tx.build(self.lookup(tx, name) is not None)
 
     def method___setitem__(self, tx, name, value):
-        if not isinstance(name.as_python_constant(), str):
-            unsupported("instance __dict__", f"{name} is no string")
-        if self.owner.cls is types.FunctionType and hasattr(types.FunctionType, name.as_python_constant()):
+        if self.owner.cls is types.FunctionType and type_lookup(types.FunctionType, name.as_python_constant()):
             unsupported(
                 "instance __dict__", f"{name} in the __dict__ of a function, which has an attribute of this name"
             )
@@ -150,5 +147,4 @@ class InstanceDictVariable(VariableTracker):
         return [tx.build(name) for name in self.names(tx)]
 
     def reconstruct(self, codegen):
-        codegen(self.owner)
-        codegen.load_attr("__dict__")
+        codegen.call(attributes_of, self.owner)  # which no method or property of the user's answers for

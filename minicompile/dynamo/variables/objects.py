@@ -15,13 +15,13 @@ import torch
 
 from .. import polyfills
 from ..builder import wraps, wraps_if
-from ..skip_files import attributes_of
+from ..skip_files import attributes_of, dict_reader
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, type_lookup
 from .instance_dict import InstanceDictVariable
-from .refusals import answered, refuse_attribute, refuse_none, unset_slot
+from .refusals import answered, attribute_name, refuse_attribute, refuse_none, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
@@ -172,7 +172,7 @@ class UserDefinedObjectVariable(VariableTracker):
     def view(self):
         """The tracker of the `__dict__` itself."""
         if self.dict_view is None:
-            self.dict_view = InstanceDictVariable(self, self.source and AttrSource(self.source, "__dict__"))
+            self.dict_view = InstanceDictVariable(self, self.source and self.dict_source())
         return self.dict_view
 
     def has_instance_dict(self):
@@ -190,9 +190,15 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def attribute_source(self, name):
         """Where the instance attribute can be read again without running user code."""
-        if isinstance(getattr(type_lookup(self.cls, "__getattribute__"), "attribute", None), types.FunctionType):
-            return CallSource(self.source, object.__getattribute__, (name,))
-        return AttrSource(self.source, name)
+        if isinstance(type_lookup(self.cls, "__getattribute__").attribute, types.WrapperDescriptorType):
+            return AttrSource(self.source, name)
+        return CallSource(self.source, object.__getattribute__, (name,))
+
+    def dict_source(self):
+        """The same for the `__dict__`."""
+        source, found = self.attribute_source("__dict__"), type_lookup(self.cls, "__dict__").attribute
+        plain = isinstance(source, AttrSource) and found is dict_reader(self.cls)
+        return source if plain else CallSource(self.source, attributes_of)
 
     def guard_lacks(self, tx, name):
         if self.source is not None and self.has_instance_dict() and name not in self.instance_dict():
@@ -276,7 +282,7 @@ class UserDefinedObjectVariable(VariableTracker):
         found = type_lookup(self.cls, name)
         slot = found is not None and isinstance(found.attribute, types.MemberDescriptorType)
         if name in self.instance_dict():
-            tx.guard("has_key", self.source and AttrSource(self.source, "__dict__"), name)
+            tx.guard("has_key", self.view().source, name)
         elif slot and self.value is not None and hasattr(self.value, name):
             tx.guard("present", self.source and self.attribute_source(name))
         else:
@@ -296,10 +302,7 @@ class UserDefinedObjectVariable(VariableTracker):
             return tx.inline(METHOD_POLYFILLS[descriptor], [self, *args], kwargs)
         if handler is None:
             unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}")
-        try:
-            return handler(self, tx, *(a.realize() for a in args), **kwargs)
-        except TypeError as error:
-            tx.raise_observed(TypeError, str(error))
+        return handler(self, tx, *(a.realize() for a in args), **kwargs)
 
     def object_init(self, tx, /, *args, **kwargs):
         new, init = type_lookup(self.cls, "__new__"), type_lookup(self.cls, "__init__")
@@ -309,11 +312,11 @@ class UserDefinedObjectVariable(VariableTracker):
         return tx.build(None)
 
     def object_setattr(self, tx, name, value):
-        self.generic_setattr(tx, name.as_python_constant(), value)
+        self.generic_setattr(tx, attribute_name(tx, name), value)
         return tx.build(None)
 
     def object_delattr(self, tx, name):
-        self.generic_delattr(tx, name.as_python_constant())
+        self.generic_delattr(tx, attribute_name(tx, name))
         return tx.build(None)
 
     def object_ne(self, tx, other):
@@ -336,6 +339,8 @@ class UserDefinedObjectVariable(VariableTracker):
 
 def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
+    if tracker.has_instance_dict() and tracker.cls.__dictoffset__ and dict_reader(tracker.cls) is None:
+        unsupported("instance __dict__", f"the class of {tracker} hides its __dict__")
     if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
         if any(type(name) is not str for name in attributes_of(tracker.value)):
             unsupported("instance __dict__", f"the __dict__ of {tracker} has keys that are no plain strings")
@@ -364,7 +369,7 @@ def wrap_object(output, value, source):
 
 OBJECT_METHODS = {
     "__init__": UserDefinedObjectVariable.object_init,
-    "__getattribute__": lambda self, tx, name: self.generic_getattr(tx, name.as_python_constant()),
+    "__getattribute__": lambda self, tx, name: self.generic_getattr(tx, attribute_name(tx, name)),
     "__setattr__": UserDefinedObjectVariable.object_setattr,
     "__delattr__": UserDefinedObjectVariable.object_delattr,
     "__eq__": lambda self, tx, other: tx.build(True if self is other else NotImplemented),
@@ -373,11 +378,6 @@ OBJECT_METHODS = {
     "__str__": lambda self, tx: self.call_special(tx, "__repr__"),
     "__format__": UserDefinedObjectVariable.object_format,
 }
-
-
-def holds(local, name):
-    """Whether this thread keeps something there under the name."""
-    return name in local.__dict__
 
 
 class ThreadLocalVariable(UserDefinedObjectVariable):
@@ -390,7 +390,7 @@ class ThreadLocalVariable(UserDefinedObjectVariable):
         return True
 
     def guard_lacks(self, tx, name):
-        tx.guard("equals", CallSource(self.source, holds, (name,)), False)
+        tx.guard("equals", CallSource(CallSource(self.source, vars), dict.__contains__, (name,)), False)
 
 
 wraps(threading.local)(wrapped_as(ThreadLocalVariable))

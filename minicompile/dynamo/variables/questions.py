@@ -19,7 +19,7 @@ from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, guard_mro
 from .exceptions import TracebackVariable
 from .functions import BoundMethodVariable
-from .refusals import answered, refuse
+from .refusals import answered, attribute_name, refuse
 from .tensor import TensorVariable
 
 HANDLERS = {}
@@ -222,7 +222,7 @@ def signature_of(tx, function, **kwargs):
 # --- attributes -----------------------------------------------------------------------------------------
 @handles(getattr)
 def get_attribute(tx, value, name, default=None, /):
-    value, name = value.realize(), attribute_name(tx, name)
+    value, name = value.realize(), attribute_name(tx, name, derived=True)
     try:
         found = value.var_getattr(tx, name)
     except ObservedException as error:
@@ -230,20 +230,12 @@ def get_attribute(tx, value, name, default=None, /):
             raise
         if default is not None:
             return default
+        attribute_name(tx, tx.build(name))
         error.variable.realize().lacked(tx, value, name)
         raise
     if default is not None:
         tx.guard("present", found.source)
     return found
-
-
-def attribute_name(tx, name):
-    if not name.is_python_constant():
-        unsupported("builtin on an unknown value", f"{name} as the name of an attribute")
-    name = name.as_python_constant()
-    if not isinstance(name, str):
-        tx.raise_observed(TypeError, f"attribute name must be string, not '{type_name(type(name))}'")
-    return name
 
 
 @handles(hasattr)

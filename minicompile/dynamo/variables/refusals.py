@@ -11,7 +11,7 @@ chapter 06.
 import operator
 import types
 
-from .base import can_change, complain, stand_in, unsupported
+from .base import can_change, complain, stand_in, type_name, unsupported
 from .descriptors import dict_of, type_lookup
 
 
@@ -20,6 +20,19 @@ def check_index(tx, sequence, index):
     cls = index.python_type()
     if cls is not slice and type_lookup(cls, "__index__") is None:
         complain(tx, operator.getitem, sequence.empty(), stand_in(cls))
+
+
+def attribute_name(tx, name, derived=False):
+    """The text that is to name an attribute.  derived: one of a class that derives from str will do."""
+    cls = name.realize().python_type()
+    if not issubclass(cls, str):
+        tx.raise_observed(TypeError, f"attribute name must be string, not '{type_name(cls)}'")
+    if not name.is_python_constant():
+        unsupported("builtin on an unknown value", f"{name} as the name of an attribute")
+    name = name.as_python_constant()
+    if type(name) is not str and not derived:  # a `__dict__` keeps the very object, and messages only its text
+        unsupported("builtin on an unknown value", f"{name!r} as the name of an attribute")
+    return name
 
 
 def refuse_attribute(tx, function, owner, name, *value, made=None):

@@ -116,7 +116,7 @@ class SetVariable(BuiltinObject):
 
     def operand(self, tx, other, wanted=None):
         """The elements of any iterable by key, until all that are wanted were among them."""
-        other, found, missing = other.builtin_part(tx), {}, set(wanted or ())
+        other, found, missing = read_from(tx, other), {}, set(wanted or ())
         if isinstance(other, SetVariable):
             return other.items
         for item in each(tx, other):
@@ -199,7 +199,7 @@ class SetVariable(BuiltinObject):
 
     def method_update(self, tx, *others):
         for other in others:
-            if isinstance(other := other.builtin_part(tx), SetVariable):
+            if isinstance(other := read_from(tx, other), SetVariable):
                 self.method___ior__(tx, other)
                 continue
             for item in each(tx, other):
@@ -208,7 +208,7 @@ class SetVariable(BuiltinObject):
 
     def method_difference_update(self, tx, *others):
         for other in others:
-            other = other.builtin_part(tx)
+            other = read_from(tx, other)
             for item in list(other.items.values()) if isinstance(other, SetVariable) else each(tx, other):
                 self.method_discard(tx, item)
             if self.existing is None:
@@ -262,7 +262,7 @@ def _algebra(name, symbol):
             refuse_arguments(tx, getattr(self.empty(), called), others)
         self.depend_on_order()
         rows = list(self.operands(tx, name, others))
-        reals = [real_of(other.builtin_part(tx), row) for other, row in zip(others, rows)]
+        reals = [real_of(read_from(tx, other), row) for other, row in zip(others, rows)]
         real = getattr(set, name)(set(self.real) if self.cls is frozenset else self.real, *reals)
         kept = {key: key for key in real}
         trackers = {id(key): tracker for row in (*reversed(rows), self.items) for key, tracker in row.items()}
@@ -310,6 +310,11 @@ def real_of(variable, row):
     return row if variable.python_type() is dict else list(row)
 
 
+def read_from(tx, variable):
+    """What the elements of an operand come from: those of a set, whatever its `__iter__` says; others are asked."""
+    return variable.builtin_part(tx) if is_set(variable) else variable.realize()
+
+
 def is_set(variable):
     """An operand of `|`, `&`, `-`, `^`; views of dicts answer for themselves."""
     return issubclass(variable.python_type(), (set, frozenset))
@@ -334,7 +339,7 @@ def _question(name, each_is_inside=None):
     """each_is_inside: what must hold of each element of the other; the first for which it does not ends the search."""
 
     def method(self, tx, other):
-        other = other.builtin_part(tx)
+        other = read_from(tx, other)
         if each_is_inside is not None and not isinstance(other, SetVariable):
             found = (hashable(tx, item) in self.items for item in each(tx, other))
             return boolean(all(inside is each_is_inside for inside in found))

@@ -13,10 +13,10 @@ import torch
 from ..builder import wraps, wraps_if
 from ..source import AttrSource
 from .base import ValueVariable, unsupported
-from .constant import NONE, BuiltinObject, ConstantItems, ConstantVariable, boolean
+from .constant import COMPARISONS, NONE, NOT_IMPLEMENTED, BuiltinObject, ConstantItems, ConstantVariable
 from .containers import LARGEST, ListVariable, Sequence, wrap_items
 from .descriptors import class_lookup, descriptor_get
-from .elements import constants, elements, plain
+from .elements import constants, plain
 from .iterators import SequenceIterator
 from .refusals import check_index
 
@@ -57,7 +57,7 @@ class SizeVariable(TupleVariable):
 
     def method___radd__(self, tx, other):
         items = self.operand(tx, other)
-        return ConstantVariable(NotImplemented) if items is None else self.like([*items, *self.items])
+        return NOT_IMPLEMENTED if items is None else self.like([*items, *self.items])
 
     def empty(self):
         return torch.Size()
@@ -73,10 +73,10 @@ class SizeVariable(TupleVariable):
 
 
 class SliceVariable(BuiltinObject):
-    """`items`: the trackers of start, stop and step."""
+    """`items`: the trackers of start, stop and step.  It compares as a tuple of them."""
 
     has_identity = True
-    cls = slice
+    cls, base = slice, tuple
 
     def __init__(self, items, source=None):
         super().__init__(source)
@@ -99,14 +99,17 @@ class SliceVariable(BuiltinObject):
     def method_indices(self, tx, length):
         return tx.fold(plain(tx, self).indices, [length], {})
 
-    def method___eq__(self, tx, other):
-        if not isinstance(other.realize(), SliceVariable):
-            return ConstantVariable(NotImplemented)
-        return boolean(elements(tx, self.items) == elements(tx, other.realize().items))
+    def operand(self, tx, other):
+        """What another slice compares with, else None."""
+        return other.realize().items if isinstance(other.realize(), SliceVariable) else None
 
     def reconstruct(self, codegen):
         codegen.push_all(self.items)
         codegen.build_slice(3)
+
+
+for _name in COMPARISONS:
+    setattr(SliceVariable, f"method___{_name}__", getattr(Sequence, f"method___{_name}__"))
 
 
 class RangeVariable(ValueVariable, BuiltinObject):
