@@ -13,6 +13,7 @@ import dataclasses
 import math
 import os
 import reprlib
+import types
 
 import torch
 
@@ -67,10 +68,8 @@ GUARD_KINDS = {
     "class_lacks": GuardKind("not hasattr({s}, {e})", "not hasattr({n}, {r})", 2),
     "slot_unset": GuardKind("slot_is_unset({s}, {e})", "{t} is not set on {n}", 3),
     "code": GuardKind("{s}.__code__ is {e}", "{n}.__code__ is {t}", 2, lambda f: getattr(f, "__code__", f)),
-    "no_hooks": GuardKind("has_no_hooks({s})", "{n} has no hooks", 3, lambda m: "hooks set"),
-    "plain_call": GuardKind(
-        PLAIN_CALL, "{n} has no hooks and no forward of its own", 3, lambda m: "hooks or forward set"
-    ),
+    "no_hooks": GuardKind("has_no_hooks({s})", "{n} has no hooks", 3, lambda m: "some"),
+    "plain_call": GuardKind(PLAIN_CALL, "{n} has no hooks and no forward of its own", 3, lambda m: "some"),
     "unwritten": GuardKind("{s}.unwritten() is {e}", "{n} are unwritten", 3, Frozen.written),
     "tensor": GuardKind("tensor_matches({s}, {e})", "{n} is {p}", 5, tensor_properties),
 }
@@ -95,6 +94,7 @@ class Guard:
         expected = self.expected
         title = (
             getattr(expected, "__qualname__", None)
+            or (isinstance(expected, types.ModuleType) and expected.__name__)
             or getattr(expected, "co_name", None)
             or spelled(expected, reprlib.repr)
         )

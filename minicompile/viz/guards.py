@@ -35,6 +35,9 @@ class Branch:
             within = self.name if shown and child_of(child.name, self.name) else above
             yield from child.rows(depth + shown, within)
 
+    def holds(self):
+        return all(state == HOLDS for _, state in self.facts) and all(child.holds() for child in self.children.values())
+
 
 def child_of(name, parent):
     """Whether `self.heads` is spelled as something of `self`."""
@@ -73,10 +76,13 @@ class GuardTree:
         return siblings.setdefault(source.name, Branch(source.name))
 
     def rows(self):
-        """(depth, label, facts) for each line of the picture."""
+        """(depth, label, facts) for each line of the picture.  Where something fails, the trees that hold share one."""
         yield 0, "modes of the thread", [("as they were", self.modes)]
-        for root in self.roots.values():
+        failing = [root for root in self.roots.values() if not root.holds()]
+        for root in failing or self.roots.values():
             yield from root.rows()
+        if failing and len(failing) < len(self.roots):
+            yield 0, "everything else", [("holds", HOLDS)]
         if self.shared:
             yield 0, "between them", self.shared
 

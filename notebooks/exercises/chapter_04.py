@@ -39,6 +39,7 @@ def check_04_1(same):
         expect(same, ((1, 2), (1, 2)), True, "equal tuples"),
         expect(same, ((1, 2), (1, 2, 3)), False, "tuples of different length"),
         expect(same, ((1, (True,)), (1, (1,))), False, "inside a tuple, inside a tuple"),
+        expect(same, ((Count(3),), (3,)), False, "a subclass inside a tuple"),
         expect(same, ((nan, -0.0), (float("nan"), -0.0)), True, "nan inside a tuple"),
         expect(same, ((), ()), True, "empty tuples"),
     ]

@@ -32,6 +32,27 @@ def test_a_guard_is_a_python_predicate_with_the_users_line():
     assert f"mode == None  # test_guard_reports.py:{LINE + 1} in step" in lines
 
 
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return torch.mul(x, 2)
+
+
+def around(module, x):
+    return module(x)
+
+
+def test_modules_go_by_their_names_and_hooks_are_none_or_some():
+    module, x = Doubled(), torch.ones(2)
+    minicompile.compile(around, backend="eager")(module, x)
+    guards = minicompile.record.compilations[-1].artifacts("capture")[0].guards
+    assert "torch is torch" in [str(guard) for guard in guards]
+    hook = module.register_forward_hook(lambda module, inputs, result: result * 2)
+    minicompile.compile(around, backend="eager")(module, x)
+    hook.remove()
+    report = minicompile.record.compilations[-1].recompile_reason
+    assert report.startswith("module has no hooks and no forward of its own: was 'none', is 'some'")
+
+
 def test_predicates_can_be_evaluated():
     settings = Settings()
     predicates = [str(g) for g in guards_of(torch.ones(2), settings, 3, None) if g.kind in ("equals", "length", "type")]

@@ -28,6 +28,10 @@ def same_text(value, expected):
     return repr(value) == repr(expected)
 
 
+def type_and_text(value, expected):
+    return type(value) is type(expected) and repr(value) == repr(expected)
+
+
 def not_in_tuples(value, expected):
     if type(value) is not type(expected):
         return False
@@ -135,6 +139,7 @@ WRONG = [  # (check, wrong answer, what the message must speak of)
     (chapter_04.check_04_1, identical, "need not be one object"),
     (chapter_04.check_04_1, type_and_equal, "0.0 and -0.0"),
     (chapter_04.check_04_1, same_text, "a subclass may compute differently"),
+    (chapter_04.check_04_1, type_and_text, "a subclass inside a tuple"),
     (chapter_04.check_04_1, not_in_tuples, "inside a tuple"),
     (chapter_04.check_04_2, every_step, "is read twice"),
     (chapter_04.check_04_2, by_equality, "is missing from"),

@@ -47,6 +47,8 @@ def test_facts_stand_under_the_value_that_they_are_about():
 def test_the_first_failure_is_marked_and_told():
     tree = tree_of(lambda model: setattr(model.second, "scale", 4.0))
     assert "      .scale: · == 3.0 <- FAILS FIRST" in repr(tree).splitlines()
+    assert "everything else: holds" in repr(tree).splitlines()
+    assert "Model: " not in repr(tree)
     assert (tree.failure.old, tree.failure.new) == (3.0, 4.0)
     assert "was 3.0, is 4.0" in viz.draw_guards(tree).svg
     tree = tree_of(lambda model: setattr(model.second, "scale", 4.0), torch.ones(3))

@@ -92,11 +92,11 @@ class NNModuleVariable(UserDefinedObjectVariable):
             return super().call_function(tx, args, kwargs)
         pending = tx.side_effects.load_attr(self, "forward")
         if "forward" in self.instance_dict() or pending is not None or not self.is_plain_getattr(tx):
-            tx.guard("no_hooks", self.source)
+            tx.guard("no_hooks", self.source, "none")
             forward = self.var_getattr(tx, "forward").realize()
             tx.hands_on(self, forward, call_frames())
             return forward.call_function(tx, list(args), kwargs)
-        tx.guard("plain_call", self.source)
+        tx.guard("plain_call", self.source, "none")
         return self.call_special(tx, "forward", list(args), kwargs, skipped=call_frames())
 
     def is_plain_getattr(self, tx):
