@@ -156,12 +156,15 @@ def check_03_3(callee_locals):
         got = callee_locals(plain, (items, x), {})
         return None if got["a"] is items else "arguments are passed as they are, never copied"
 
-    def wrong_call():
-        try:
-            got = callee_locals(plain, (1,), {})
-        except TypeError:
-            return None
-        return f"plain(1) lacks an argument: Python raises TypeError, you returned {got}"
+    def wrong_call(args, kwargs, about):
+        def run():
+            try:
+                got = callee_locals(plain, args, kwargs)
+            except TypeError:
+                return None
+            return f"{about}: Python raises TypeError, you returned {got}"
+
+        return run
 
     trials = [
         trial(plain, (x, 3), {}, {"a": x, "b": 3}, "two positional arguments"),
@@ -172,7 +175,10 @@ def check_03_3(callee_locals):
         trial(scale, (x,), {"shift": 1, "mode": "a"}, {**base, "shift": 1, "options": {"mode": "a"}}, "**options"),
         trial(lambda: 0, (), {}, {}, "no arguments"),
         same_object,
-        wrong_call,
+        wrong_call((1,), {}, "plain(1) lacks an argument"),
+        wrong_call((1, 2), {"b": 3}, "plain(1, 2, b=3) passes b twice"),
+        wrong_call((1, 2, 3), {}, "plain(1, 2, 3) passes one too many"),
+        wrong_call((1, 2), {"c": 3}, "plain(1, 2, c=3) passes what plain does not take"),
     ]
     return judge(trials, "bind_arguments in dynamo/opcodes_calls.py does this with trackers")
 

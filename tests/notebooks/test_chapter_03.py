@@ -98,6 +98,23 @@ def ignores_keyword_defaults(fn, args, kwargs):
     return dict(bound.arguments)
 
 
+def by_hand(fn, args, kwargs):
+    code = fn.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    positional = names[: code.co_argcount]
+    found = dict(zip(positional[len(positional) - len(fn.__defaults__ or ()) :], fn.__defaults__ or ()))
+    found.update(fn.__kwdefaults__ or {})
+    found.update(zip(positional, args))
+    found.update({name: value for name, value in kwargs.items() if name in names})
+    if code.co_flags & 4:
+        found["rest"] = tuple(args[len(positional) :])
+    if code.co_flags & 8:
+        found["options"] = {name: value for name, value in kwargs.items() if name not in names}
+    if not all(name in found for name in names):
+        raise TypeError("an argument is missing")
+    return found
+
+
 def calls_it(fn, args, kwargs):
     fn(*args, **kwargs)
     return {}
@@ -145,6 +162,7 @@ WRONG = [  # (check, wrong answer, what the message must speak of)
     (chapter_03.check_03_2, pops_for_jump_too, "pops nothing"),
     (chapter_03.check_03_3, positional_only, "defaults count"),
     (chapter_03.check_03_3, ignores_keyword_defaults, "defaults count"),
+    (chapter_03.check_03_3, by_hand, "passes b twice"),
     (chapter_03.check_03_3, calls_it, "do not call the function"),
     (chapter_03.check_03_3, copies, "never copied"),
     (chapter_03.check_03_4, all_arguments, "never mentions"),
