@@ -147,7 +147,7 @@ class OutputGraph:
         frame = self.user_frame()
         if frame is None:
             return ""
-        code, line = frame.code, frame.current.line or frame.code.co_firstlineno
+        code, line = frame.code, frame.line()
         text = linecache.getline(code.co_filename, line).strip()
         return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n    {text}'
 

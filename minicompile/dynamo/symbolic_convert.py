@@ -251,8 +251,14 @@ class InstructionTranslatorBase(Opcodes, TranslatorServices):
 
     def place(self):
         """Where the instruction being run stands."""
-        line, *rest = self.current.positions
-        return errors.UserPlace(self.code.co_filename, self.code.co_name, (line or self.code.co_firstlineno, *rest))
+        return errors.UserPlace(self.code.co_filename, self.code.co_name, (self.line(), *self.current.positions[1:]))
+
+    def line(self):
+        """The line of the instruction being run; where it has none, that of the nearest one before it."""
+        if self.current.line:
+            return self.current.line
+        before = self.instructions[: self.instructions.index(self.current)]
+        return next((i.line for i in reversed(before) if i.line), self.code.co_firstlineno)
 
     def location(self):
         """file:line in function, of the instruction being run."""

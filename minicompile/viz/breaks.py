@@ -112,9 +112,13 @@ def draw_breaks(fn, *captures, title=""):
     ]
     dot.append(f"source [label=<{source_table(lines, first, parts, numbers)}>];")
     ids = {code: f"p{k}" for k, code in enumerate(parts)}
+    done = set()  # what a loop goes back to
     for code, part in parts.items():
+        done.add(code)
         dot.append(f"{ids[code]} [label=<{part_table(part, numbers.get(code))}>];")
-        dot += [f"{ids[code]}:out:e -> {ids[target]}:in:w;" for target in part.next_codes]
+        for target in part.next_codes:
+            ends = ":n -> {}:n [constraint=false]" if target in done else ":out:e -> {}:in:w"
+            dot.append(f"{ids[code]}{ends.format(ids[target])};")
     dot.append(f"source -> {ids[next(iter(parts))]} [style=dotted, arrowhead=none]; }}")
     alt = f"{len(parts)} frames of {fn.__qualname__}, {len(numbers)} graphs"
     return render("\n".join(dot), text_of(parts, numbers), alt)
@@ -127,7 +131,8 @@ def table(rows):
 
 def cell(text, fill, align="LEFT", font="", port=""):
     ink = "#ffffff" if fill in (GRAPH, EAGER) else style.INK
-    body = escape(text + " ").replace(" ", "&#160;")  # a browser's font may be a little wider
+    room = " " * (1 + len(text) // 12)  # a browser's font may be a little wider
+    body = escape(text + room).replace(" ", "&#160;")
     return f'<TD PORT="{port}" ALIGN="{align}" BGCOLOR="{fill}"><FONT COLOR="{ink}" {font}>{body}</FONT></TD>'
 
 

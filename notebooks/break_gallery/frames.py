@@ -102,9 +102,9 @@ def except_plain(x):
 
 @example("long loop")
 def count_very_far(x):
-    for k in range(10_500):  # noqa: B007
-        pass
-    return x + k
+    for k in range(10_500):
+        last = k
+    return x + last
 
 
 @mended(count_very_far)

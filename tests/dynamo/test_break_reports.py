@@ -157,3 +157,17 @@ def test_a_value_that_cannot_be_rebuilt_points_at_the_break():
 
     (error, *_) = minicompile.capture(across, torch.ones(1)).breaks
     assert error.kind == "value across a break" and shown(error)[1:] == ["across: print(x.shape)"]
+
+
+def in_a_group(x):
+    try:
+        raise ExceptionGroup("two", [ValueError(), KeyError()])
+    except* ValueError:
+        x = x + 2
+    return x
+
+
+def test_an_instruction_without_a_line_stands_at_the_one_before_it():
+    with pytest.raises(errors.Unsupported) as caught:
+        minicompile.compile(in_a_group, backend="eager", fullgraph=True)(torch.ones(2))
+    assert caught.value.places[0].lines()[1].strip() != "def in_a_group(x):"
