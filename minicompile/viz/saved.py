@@ -98,7 +98,7 @@ def draw_budget(graphs, title="Saved bytes against computing again"):
     below.plot(budgets, again, "o-", color=style.STAGE_COLOURS["lower"], label="computed again")
     for panel, label in ((above, "MB"), (below, "MB of traffic")):
         panel.set_ylabel(label)
-        panel.set_ylim(bottom=0)
+        panel.set_ylim(0, 1.1 * panel.dataLim.ymax)  # room for the highest mark
         panel.legend(loc="best")
     above.set_title(title, loc="left")
     below.set_xlabel("activation_memory_budget   (1: the minimum cut)")

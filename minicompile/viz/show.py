@@ -41,14 +41,13 @@ class Listing:
         return f"# {self.caption}\n{self.code}"
 
 
-def show_source(thing, first=None, last=None):
-    """The source of a function, class or module of the package; `first`, `last`: only these lines of it, from 1."""
+def show_source(thing, first="", last=None):
+    """The source of a function, class or module; `first`, `last`: from the line that holds this text to one with that."""
     lines, start = inspect.getsourcelines(thing)
     path = os.path.relpath(inspect.getsourcefile(thing), _ROOT)
-    if first is not None or last is not None:
-        begin = (first or 1) - 1
-        lines, start = lines[begin:last], start + begin
-    return Listing(f"{path}, line {max(start, 1)}", textwrap.dedent("".join(lines)).rstrip())
+    begin = next(k for k, line in enumerate(lines) if first in line)
+    end = len(lines) if last is None else next(k for k, line in enumerate(lines) if k >= begin and last in line) + 1
+    return Listing(f"{path}, line {max(start + begin, 1)}", textwrap.dedent("".join(lines[begin:end])).rstrip())
 
 
 def show_c(name, source="_eval_frame.c"):
