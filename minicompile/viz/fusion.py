@@ -91,7 +91,7 @@ def panel_lines(word, kernels):
         if len(members) > 1:
             look = f'fontcolor="{style.MUTED}"; fillcolor="{KERNEL}"; color="{style.STAGE_COLOURS["schedule"]}"'
             yield f'subgraph cluster_{word}_{k} {{ style="rounded,filled"; fontsize=11; {look};'
-            yield 'label="one kernel"; labelloc=b; labeljust=l;'
+            yield 'label="one\\lkernel\\l"; labelloc=b; labeljust=l;'  # beside the arrow that leaves it
         for name in members:
             yield node((k, name), [kernels.origins[name], name], BACKWARD if call else LOOPS)
         if len(members) > 1:
