@@ -42,7 +42,7 @@ class Listing:
 
 
 def show_source(thing, first="", last=None):
-    """The source of a function, class or module; `first`, `last`: only from the line with this text to one with that."""
+    """The source of a function, class or module; `first`, `last`: only from a line with this text to one with that."""
     lines, start = inspect.getsourcelines(thing)
     path = os.path.relpath(inspect.getsourcefile(thing), _ROOT)
     begin = next(k for k, line in enumerate(lines) if first in line)
