@@ -94,7 +94,7 @@ class Guard:
         expected = self.expected
         title = (
             getattr(expected, "__qualname__", None)
-            or (isinstance(expected, types.ModuleType) and expected.__name__)
+            or (isinstance(expected, types.ModuleType) and f"<module {expected.__name__}>")
             or getattr(expected, "co_name", None)
             or spelled(expected, reprlib.repr)
         )
