@@ -240,7 +240,8 @@ def draw_tiles(launch, names=None, title=None):
     for name, memory in memories.items():
         draw_memory(canvas, launch, name, memory, left, 78, widths[name], high)
         left += room + 28
-    draw_key(canvas, 92 + high * tallest + 14)
+    shown = min(program for memory in memories.values() for program in memory.cells.values())
+    draw_key(canvas, 92 + high * tallest + 14, shown, any(memory.masked for memory in memories.values()))
     alt = f"Memory of {', '.join(names)} with the elements that each of {programs} of a Triton kernel touches"
     return canvas.picture(repr(launch), alt)
 
@@ -273,9 +274,10 @@ def draw_memory(canvas, launch, name, memory, left, top, wide, high):
             canvas.text(x, y, str(program), size, anchor="middle")
 
 
-def draw_key(canvas, y):
-    canvas.box(16, y, 34, 14, TOUCHED[0], radius=0)
-    canvas.text(33, y + 11, "0", 11, anchor="middle")
+def draw_key(canvas, y, program, any_masked):
+    canvas.box(16, y, 34, 14, TOUCHED[program % len(TOUCHED)], radius=0)
+    canvas.text(33, y + 11, str(program), 11, anchor="middle")
     canvas.text(58, y + 11.5, "touched by this program", 12)
-    canvas.box(240, y, 34, 14, MASKED, style.RULE, radius=0)
-    canvas.text(282, y + 11.5, "masked: a lane of the block without an element", 12)
+    if any_masked:
+        canvas.box(240, y, 34, 14, MASKED, style.RULE, radius=0)
+        canvas.text(282, y + 11.5, "masked: a lane of the block without an element", 12)
