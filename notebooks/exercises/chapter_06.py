@@ -53,6 +53,9 @@ def check_06_1(same_world):
         expect(same_world, (ring(2), ring(2)), True, "a ring of two lists"),
         expect(same_world, (ring(1), ring(2)), False, "rings of different length: `x[0] is x` tells"),
         expect(same_world, ("text", "text"), True, "no container at all"),
+        expect(same_world, ({1: "a"}, {True: "a"}), False, "a program can tell the keys 1 and True apart, too"),
+        expect(same_world, ([0.0], [-0.0]), False, "0.0 and -0.0 are equal; divide by them"),
+        expect(same_world, ([float("nan")], [float("nan")]), True, "nan is not equal to itself, and both are nan"),
     ]
     return judge(trials, "this is how the package's tests compare eager with compiled")
 

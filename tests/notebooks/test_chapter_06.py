@@ -54,6 +54,25 @@ def one_way(a, b):
     return same(a, b)
 
 
+def keys_by_equality(a, b):
+    """Pairs lists one to one, and takes keys that are equal for the same."""
+    there, back = {}, {}
+
+    def same(a, b):
+        if type(a) is not type(b):
+            return False
+        if not isinstance(a, (list, tuple, dict)):
+            return repr(a) == repr(b)
+        if id(a) in there or id(b) in back:
+            return there.get(id(a)) == id(b) and back.get(id(b)) == id(a)
+        there[id(a)], back[id(b)] = id(b), id(a)
+        if isinstance(a, dict):
+            return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+        return len(a) == len(b) and all(map(same, a, b))
+
+    return same(a, b)
+
+
 def by_value(known, value, make):
     for each, tracker in known.items():
         if each == repr(value):
@@ -147,6 +166,7 @@ WRONG = [  # (check, wrong answer, what the message must speak of)
     (chapter_06.check_06_1, equal_text, "not two equal lists"),
     (chapter_06.check_06_1, numbers_what_is_not_empty, "empty lists are objects"),
     (chapter_06.check_06_1, one_way, "other way round"),
+    (chapter_06.check_06_1, keys_by_equality, "the keys 1 and True"),
     (chapter_06.check_06_2, by_value, "two equal lists are two objects"),
     (chapter_06.check_06_2, by_hash, "unhashable"),
     (chapter_06.check_06_2, by_id_alone, "got its address"),
