@@ -22,9 +22,10 @@ from . import wrapper
 from .common import Kernel, needs_error, summary_of
 from .cpp_columns import ColumnReductions
 from .cpp_expr import COMPUTE, chooses_twice, indent, stored_type
-from .cpp_loops import Loop, LoopWriter, TileLoop
+from .cpp_loops import LIGHT, Loop, TileLoop
 from .cpp_prelude import PRELUDE
-from .cpp_rows import AHEAD, LIGHT, LINE, RowReductions
+from .cpp_rows import AHEAD, LINE, RowReductions
+from .cpp_stream import StreamedStores
 
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
 DEAR, DEAR_COST = 1 << 20, 16  # bytes of kept rows of this cost (an exponential): what a second-level cache holds
@@ -34,8 +35,9 @@ TILE = 16  # side of a tile of a transpose: floats in a cache line
 BLOCK = 256  # elements of a row that the tiles take one after the other, before they go on to the next rows
 
 
-class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
+class LoopKernel(RowReductions, ColumnReductions, StreamedStores):
     def __init__(self, group, schedule, storage, serial=None, short=None):
+        self.near = {}
         self.layouts = schedule.graph.layouts()
         super().__init__(Addresses(self.layouts))
         self.serial, self.short, self.limits = serial, short, {}  # limits: C++ condition -> what is true under it
@@ -124,6 +126,9 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         loops = [self.loop(v) for v in self.outer]
         tile = self.transposed()
         if tile is None:
+            last = self.outer[-1] if self.outer else None
+            if len(loops) == 1 and self.streamed(self.nodes, last) and not pieces(self.nodes, last)[0]:
+                loops = self.in_parts(loops[0])
             self.cut(self.parallel(loops, simd=not self.picks()))
             return
         u, v = tile
@@ -148,14 +153,16 @@ class LoopKernel(RowReductions, ColumnReductions, LoopWriter):
         edges, parts = pieces(self.nodes, loop.var) if len(inside) == 1 else ((), ())
         if not edges or self.likely(loop.var.size) < PIECE * len(parts):
             edges, parts = (), [self.nodes]
-        bounds = ["0", *(self.edge(e, loop.high) for e in edges), loop.high]
+        bounds = [loop.low, *(self.edge(e, loop.high) for e in edges), loop.high]
 
         def body():
             self.line(*(self.fetch_rows(loop.var) if outside else ()))
             for low, high, nodes in zip(bounds[:-1], bounds[1:], parts, strict=True):
                 loops = [*inside[:-1], Loop(loop.var, low, high)]
                 self.unmasked(
-                    nodes, loop.var, lambda nodes, loops=loops: self.nest([(pragma, loops)], lambda: point(nodes))
+                    nodes,
+                    loop.var,
+                    lambda nodes, loops=loops: self.vector_loop(pragma, loops, nodes, lambda: point(nodes)),
                 )
 
         self.nest(outside, body)

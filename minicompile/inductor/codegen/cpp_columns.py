@@ -49,8 +49,8 @@ class ColumnReductions:
         whole = self.tile_size >= COLUMNS and is_multiple(x.size, self.tile_size)  # the compiler knows its steps then
         column = Loop(x, f"{x}_tile", f"{x}_tile + {self.tile_size}" if whole else f"{x}_end")
 
-        def columns(body):
-            self.nest([(self.simd(), [column])], body)
+        def columns(body, nodes=()):
+            self.vector_loop(self.simd(), [column], nodes, body)
 
         def body():
             self.pending = {}
@@ -166,7 +166,9 @@ class ColumnReductions:
             self.nest([(None, [Loop(f"{row}_step", loop.low, rest, STEP)])], lambda: columns(column))
         if rest != loop.high:
             arrays = {name: text + at for name, text in names.items()}
-            self.nest([(None, [Loop(row, rest, loop.high)])], lambda: columns(lambda: self.column_body(full, arrays)))
+            self.nest(
+                [(None, [Loop(row, rest, loop.high)])], lambda: columns(lambda: self.column_body(full, arrays), full)
+            )
 
     def split_rows(self, reductions, totals, first, fill, rows, columns, at):
         """Threads share the rows: a set of partial totals for each chunk."""

@@ -83,6 +83,7 @@ class CppWriter(ExprWriter):
     """Expressions in C++, and the parameters of a kernel.  first_lines: before all others."""
 
     errors, first_lines, jumps = False, (), False  # jumps: GCC would make some of `?:`, and no vectors then
+    streams, near = False, {}  # near: name -> the place of an array that is sent off later (see cpp_stream.py)
     DIVISION, REMAINDER = ("/", "m_floor_index"), ("%", "m_mod_index")
 
     def bind(self, reads, writes, storage):
@@ -107,7 +108,8 @@ class CppWriter(ExprWriter):
         declared = [*self.declared, *(f"int64_t {name}" for name in self.numbers.values())]
         head = f"{'M_NO_JUMPS ' if self.jumps else ''}static int @NAME@({', '.join(declared)})"
         start = [*self.first_lines, "int err = 0;"] if self.errors else self.first_lines
-        return "\n".join([head + " {", *indent([*start, *body, f"return {'err' if self.errors else '0'};"]), "}"])
+        end = [*(["m_fence();"] if self.streams else ()), f"return {'err' if self.errors else '0'};"]
+        return "\n".join([head + " {", *indent([*start, *body, *end]), "}"])
 
     def arguments(self):
         """What the function takes, as a call of another version of it passes it on."""
@@ -133,7 +135,8 @@ class CppWriter(ExprWriter):
         return f"{self.names[expr.buffer]}[{self.index(address, mask)}]"
 
     def store(self, name, address, text, late=False):
-        line = f"{self.names[name]}[{self.index(address)}] = {self.stored_as(name, text)};"
+        place = self.near.get(name) or f"{self.names[name]}[{self.index(address)}]"
+        line = f"{place} = {self.stored_as(name, text)};"
         (self.scopes[-1].stores if late else self.scopes[-1].lines).append(line)
 
     def stored_as(self, name, text):

@@ -15,6 +15,7 @@ from ..ops import OPS, REDUCTIONS
 from .cpp_expr import COMPUTE, CppWriter, indent, literal
 
 SERIAL = 1 << 16  # vector work below which starting threads costs more than it gains
+LIGHT = 12  # cost of a body that waits for memory
 GROWN = 64  # what a symbolic size is taken for where there is more work than there was at first
 
 

@@ -5,6 +5,8 @@ vectoriser that vector versions of exp, tanh, erf ... exist (libmvec); elsewhere
 Taught in chapter 11.
 """
 
+from .cpp_stream import SEND
+
 # Functions of one and of two numbers that libmvec has since glibc 2.35.
 _VECTOR = (
     "tanh exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
@@ -374,4 +376,4 @@ M_INLINE int64_t m_index(int64_t i, int64_t size, bool wrap, bool used, int& err
 }
 """
 
-PRELUDE = _HEAD + _declarations() + _TAIL.replace("M_PI_VALUE", "3.14159265358979323846")
+PRELUDE = _HEAD + _declarations() + SEND + _TAIL.replace("M_PI_VALUE", "3.14159265358979323846")

@@ -11,12 +11,11 @@ from .. import ir
 from ..indexing import index
 from .common import Forward
 from .cpp_expr import COMPUTE
-from .cpp_loops import Loop, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
+from .cpp_loops import LIGHT, Loop, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
 from .cpp_pairs import LANES, PairReductions
 
 BLOCK = 2048  # elements summed in float32, side by side in lanes, before they are added to a float64 total
 CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
-LIGHT = 12  # cost of a body that waits otherwise
 LINE = 64  # bytes that are fetched at once
 AHEAD = 1 << 17  # bytes of a row that is fetched while the one before it is computed
 
@@ -54,7 +53,7 @@ class RowReductions(PairReductions):
         for node in reductions if not simple else ():
             self.line(f"{total_type(node)} {totals[node.name]} = {identity(node, total_type(node))};")
 
-        def vector_loop(low, high):
+        def along(low, high):
             aside = ahead or any(map(sums_up, reductions)) or sum(ir.cost(n.body) for n in full) <= LIGHT
             lanes = reductions and (aside or self.pairs) and self.likely(last.var.size) >= 4 * LANES
             for node in reductions:
@@ -64,19 +63,20 @@ class RowReductions(PairReductions):
                 self.lanes(full, names, Loop(last.var, low, high), ahead)
             else:
                 clauses = [(clause(n), names[n.name]) for n in reductions]
-                self.nest([(self.simd(clauses), [Loop(last.var, low, high)])], lambda: self.row_body(full, names))
+                body = lambda: self.row_body(full, names)  # noqa: E731
+                self.vector_loop(self.simd(clauses), [Loop(last.var, low, high)], full, body)
             if not simple:
                 self.join(reductions, totals, names, total_type)
 
         if simple:
-            vector_loop("0", last.high)
+            along("0", last.high)
         elif outside:
-            self.shared(outside, reductions, totals, split, lambda: vector_loop("0", last.high))
+            self.shared(outside, reductions, totals, split, lambda: along("0", last.high))
         else:
             size = last.var.size
             block = TileLoop("block", "0", last.high, BLOCK, -(-size // BLOCK) if isinstance(size, int) else size)
             high = f"m_min<int64_t>(block + {BLOCK}, {last.high})"
-            self.shared([block], reductions, totals, split, lambda: vector_loop("block", high))
+            self.shared([block], reductions, totals, split, lambda: along("block", high))
         for node in reductions:
             text = f"({COMPUTE[node.body.dtype]}){self.result(node, totals)}"
             self.forwards[node.name] = Forward(text, depth)

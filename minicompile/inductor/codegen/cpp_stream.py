@@ -1,0 +1,117 @@
+"""Stores past the caches: a result that no cache keeps until it is read goes to memory directly.
+
+Goes in: a vector loop and the nodes that it stores.  Comes out: the loop in pieces that are computed into a small array
+and then sent off, a cache line at a time.  An ordinary store first fetches the line that it is about to overwrite: a
+copy moves three bytes for two.  Mirrors nothing in PyTorch.  Taught in chapter 11.
+"""
+
+import platform
+
+from .. import ir
+from ..indexing import Var, index
+from .cpp_expr import stored_type
+from .cpp_loops import LIGHT, Loop, LoopWriter, TileLoop
+
+ABLE = platform.machine() in ("x86_64", "AMD64")
+LARGE = 1 << 24  # bytes of a result that a cache does not keep
+PIECE = 1024  # elements that are computed before they are sent off
+PIECES = 16  # of them that one thread takes at a time
+SHORT = 64  # elements of a row that is worth it, at least
+
+
+SEND = r"""
+// --- stores past the caches, of whole lines; m_fence: what comes behind it comes later
+#ifdef __AVX__
+#ifdef __clang__
+#define M_SEND(to, v) __builtin_nontemporal_store(v, (V*)(to))
+#else
+#define M_SEND(to, v) __builtin_ia32_movntps256((float*)(to), v)
+#endif
+#endif
+template <typename T> static void m_stream(T* __restrict to, const T* __restrict from, int64_t count) {
+  int64_t k = 0;
+#ifdef __AVX__
+  typedef float V __attribute__((vector_size(32)));
+  const int64_t line = 64 / sizeof(T), head = m_min<int64_t>((-(uintptr_t)to & 63) / sizeof(T), count);
+  for (; k < head; ++k) to[k] = from[k];
+  for (; k + line <= count; k += line) {
+    V low, high;
+    __builtin_memcpy(&low, from + k, 32);
+    __builtin_memcpy(&high, from + k + line / 2, 32);
+    M_SEND(to + k, low);
+    M_SEND(to + k + line / 2, high);
+  }
+#endif
+  for (; k < count; ++k) to[k] = from[k];
+}
+M_INLINE void m_fence() {
+#ifdef __AVX__
+  __builtin_ia32_sfence();
+#endif
+}
+"""
+
+
+class StreamedStores(LoopWriter):
+    """The part of `LoopKernel` for large results."""
+
+    def streamed(self, nodes, var):
+        """The nodes whose results go past the caches: large, side by side along the loop, and not read here again."""
+        if (
+            not ABLE
+            or self.group.kind != "loops"
+            or not isinstance(var.size, int)
+            or var.size < SHORT
+            or not self.waits()
+        ):
+            return []
+        again = {(load.buffer, self.level[n.name]) for n in self.nodes for load in ir.loads(n.body)}
+
+        def large(node):
+            size = self.layouts[node.name].nbytes() if node.name in self.stored else 0
+            alone = isinstance(size, int) and size >= LARGE and self.names[node.name].startswith("out")
+            later = any(name == node.name and level > self.level[node.name] for name, level in again)
+            return alone and not later and node.store.is_affine() and node.store.coefficient(var) == 1
+
+        return [n for n in nodes if not n.is_reduction and large(n)]
+
+    def waits(self):
+        """Whether nothing is computed meanwhile, and what is read lies where processors foresee it."""
+        if not ABLE or self.group.kind != "loops":
+            return False
+        full = [n for n in self.nodes if n.inner or not self.inner]
+        light = self.columns or sum(ir.cost(n.body) for n in full) <= LIGHT
+        return light and all(address.is_affine() for n in full for _, address in self.addresses.reads(n))
+
+    def in_parts(self, loop):
+        """One long loop as one over parts, which threads share, and one inside a part."""
+        x, step = loop.var, PIECE * PIECES
+        part = TileLoop(f"{x}_part", loop.low, loop.high, step, -(-x.size // step))
+        high = f"{part.var} + {step}"
+        return [part, Loop(x, part.var, high if x.size % step == 0 else f"m_min<int64_t>({high}, {loop.high})")]
+
+    def vector_loop(self, pragma, loops, nodes, body):
+        """Loops of which the last is a vector loop over these nodes."""
+        *around, loop = loops
+        x, streamed = loop.var, self.streamed(nodes, loop.var) if nodes else ()
+        if not streamed:
+            self.nest([(pragma, loops)], body)
+            return
+        size, start, end = min(PIECE, x.size), f"{x}_piece", f"{x}_until"
+        known = x.size % size == 0 and (loop.low == f"{x}_part" or (loop.low, loop.high) == ("0", str(x.size)))
+
+        def piece():
+            last = f"{start} + {size}"
+            self.line(f"const int64_t {end} = {last if known else f'm_min<int64_t>({last}, {loop.high})'};")
+            arrays = [(node, self.fresh("near", node.name)) for node in streamed]
+            for node, near in arrays:
+                self.line(f"alignas(64) {stored_type(self.layouts[node.name].dtype)} {near}[{size}];")
+                self.near[node.name] = f"{near}[{x} - {start}]"
+            self.nest([(pragma, [Loop(x, start, end)])], body)
+            for node, near in arrays:
+                first = self.index(node.store.substitute({x: index(Var(start, x.size))}))
+                self.line(f"m_stream(&{self.names[node.name]}[{first}], {near}, {end} - {start});")
+                del self.near[node.name]
+
+        self.nest([(None, [*around, Loop(start, loop.low, loop.high, size)])], piece)
+        self.streams = True
