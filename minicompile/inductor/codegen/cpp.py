@@ -26,6 +26,7 @@ from .cpp_loops import LIGHT, Loop, TileLoop
 from .cpp_prelude import PRELUDE
 from .cpp_rows import AHEAD, LINE, RowReductions
 from .cpp_stream import StreamedStores
+from .cpp_tables import Tables
 
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
 DEAR, DEAR_COST = 1 << 20, 16  # bytes of kept rows of this cost (an exponential): what a second-level cache holds
@@ -35,7 +36,7 @@ TILE = 16  # side of a tile of a transpose: floats in a cache line
 BLOCK = 256  # elements of a row that the tiles take one after the other, before they go on to the next rows
 
 
-class LoopKernel(RowReductions, ColumnReductions, StreamedStores):
+class LoopKernel(RowReductions, ColumnReductions, Tables, StreamedStores):
     def __init__(self, group, schedule, storage, serial=None, short=None):
         self.near = {}
         self.layouts = schedule.graph.layouts()
@@ -80,9 +81,10 @@ class LoopKernel(RowReductions, ColumnReductions, StreamedStores):
             best = last(outer)
             outer.sort(key=lambda v: v is best)
         nodes = [dataclasses.replace(n, outer=tuple(outer), inner=tuple(inner) if n.inner else ()) for n in self.nodes]
-        self.nodes = [hoist_conditions(n) for n in merge_loops(nodes, self.addresses)]
-        widest = max(self.nodes, key=lambda n: len(n.inner))
+        nodes = [hoist_conditions(n) for n in merge_loops(nodes, self.addresses)]
+        widest = max(nodes, key=lambda n: len(n.inner))
         self.outer, self.inner = list(widest.outer), list(widest.inner)
+        self.nodes = self.look_up(nodes, self.inner + self.outer if self.columns else self.outer + self.inner)
         self.level, self.bodies = levels(self.nodes), [n.body for n in self.nodes]
         self.find_pairs()
 
@@ -96,6 +98,7 @@ class LoopKernel(RowReductions, ColumnReductions, StreamedStores):
 
     def generate(self):
         self.arrange()
+        self.fill_tables()
         if not self.inner:
             self.pointwise()
         elif self.columns:
