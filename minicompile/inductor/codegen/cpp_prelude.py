@@ -151,9 +151,9 @@ M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c)
 #else
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
-// 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r, for results that are normal numbers.  Adding 1.5 * 2^23
-// rounds to an integer, which then stands in the lowest bits.
-M_INLINE float m_exp_normal(float x) {
+// 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r.  Adding 1.5 * 2^23 rounds to an integer, which then stands in
+// the lowest bits.  Subnormal results (slow) become zero.
+M_INLINE float m_exp(float x) {
   const float z = m_mad(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
   const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, x));
   float p = m_mad(r, 1.381417748e-03f, 8.368919288e-03f);
@@ -161,13 +161,11 @@ M_INLINE float m_exp_normal(float x) {
   p = m_mad(p, r, 1.666651896e-01f);
   p = m_mad(p, r, 4.999999333e-01f);
   p = m_mad(p, r * r, r) + 1.0f;
-  return m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23));
-}
-M_INLINE float m_exp(float x) {  // subnormal results (slow) become zero
-  const float y = m_exp_normal(x), most = x > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
+  const float y = m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23));
+  const float most = x > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
   return x < -87.3365f ? 0.0f : most;
 }
-// --- erf in float, in 1.3 units of the last place: x * p(x^2), and 1 - e^q(|x|) further out; fitted to both ranges
+// --- erf in float, in 1.6 units of the last place: x * p(x^2), and 1 - 2^q(|x|) further out; fitted to both ranges
 M_INLINE float m_erf(float x) {
   const float a = __builtin_fabsf(x), t = a > 4.0f ? 4.0f : a, s = x * x;
   float p = m_mad(s, -0.000595375953707844f, 0.0049859448336064816f);
@@ -175,13 +173,20 @@ M_INLINE float m_erf(float x) {
   p = m_mad(p, s, 0.11281682550907135f);
   p = m_mad(p, s, -0.3761247992515564f);
   p = m_mad(p, s, 0.12837915122509003f);
-  float q = m_mad(t, 0.0001947777345776558f, -0.003031820524483919f);
-  q = m_mad(q, t, 0.02218138799071312f);
-  q = m_mad(q, t, -0.10383690893650055f);
-  q = m_mad(q, t, -0.6372904181480408f);
-  q = m_mad(q, t, -0.1276111602783203f);
-  q = m_mad(q, t, -0.00021131191169843078f) - t;
-  return a > 0.93f ? __builtin_copysignf(1.0f - m_exp_normal(q), x) : m_mad(p, x, x);
+  float q = m_mad(t, 0.0002810048754326999f, -0.0043739923276007175f);
+  q = m_mad(q, t, 0.03200097754597664f);
+  q = m_mad(q, t, -0.1498049944639206f);
+  q = m_mad(q, t, -0.9194157123565674f);
+  q = m_mad(q, t, -1.6267989873886108f);
+  q = m_mad(q, t, -0.00030485863680951297f);
+  const float z = q + 12582912.0f, r = q - (z - 12582912.0f);
+  float e = m_mad(r, 0.001326472731307149f, 0.009671512991189957f);
+  e = m_mad(e, r, 0.05550733581185341f);
+  e = m_mad(e, r, 0.24022242426872253f);
+  e = m_mad(e, r, 0.6931470036506653f);
+  e = m_mad(e, r, 1.0f);
+  const float rest = m_bits_float(m_float_bits(e) + (m_float_bits(z) << 23));
+  return a > 0.93f ? __builtin_copysignf(1.0f - rest, x) : m_mad(p, x, x);
 }
 
 // --- arithmetic with ATen's rules
