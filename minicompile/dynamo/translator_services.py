@@ -145,7 +145,12 @@ class TranslatorServices:
             args, named = [self.build(a) for a in error.args], {name: self.build(fields[name]) for name in fields}
         except errors.Unsupported:
             args, named = [self.build(str(error))], {}
-        raise ObservedException(self.build(type(error)).call_function(self, args, named))
+        if not vars(error):
+            raise ObservedException(self.build(type(error)).call_function(self, args, named))
+        made = self.build(type(error).__new__).call_function(self, [self.build(type(error)), *args], {})
+        for name, value in vars(error).items():  # of one that is written in Python, such as re.error
+            made.generic_setattr(self, name, self.build(value))
+        raise ObservedException(made)
 
     def constant_getattr(self, tracker, name):
         """An attribute of a constant: a method to be called later, or a constant."""

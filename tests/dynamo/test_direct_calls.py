@@ -3,6 +3,9 @@ objects that answer for themselves: values and complaints, against eager."""
 
 import collections
 import enum
+import functools
+import json
+import re
 import types
 
 import pytest
@@ -26,9 +29,10 @@ def rows(text):
 
 def given(answer):
     """What a test compares: a tensor by its contents, everything else by what it says of itself."""
-    return (
-        answer.tolist() if isinstance(answer, torch.Tensor) else (type(answer).__name__, str(answer).split(" at ")[0])
-    )
+    if isinstance(answer, torch.Tensor):
+        return answer.tolist()
+    fields = vars(answer) if isinstance(answer, Exception) else {}
+    return type(answer).__name__, str(answer).split(" at ")[0], str(fields)
 
 
 def same_answers(expressions, **names):
@@ -83,6 +87,20 @@ x.shape + x ; x.shape + [1] ; [1] + x.shape ; ('a',) + x.shape ; x.shape * x ; s
 
 def test_a_method_that_is_taken_from_a_class_is_that_of_the_class():
     same_answers(rows(TAKEN))
+
+
+RAISED = """
+re.compile('(') ; re.sub('[', 'a', 'k') ; re.match('k', 'k').group(3) ; json.loads('{') ; Failure(1, 2)
+OSError(2, 'a')
+'\\xe9'.encode('ascii') ; compile('(', 'f', 'exec') ; json.JSONDecodeError('a', 'b', 0)
+functools.cmp_to_key(sub)(1) < 2 ; functools.cmp_to_key(sub)(1) == 2 ; 2 > functools.cmp_to_key(sub)(1)
+functools.cmp_to_key(sub)(1) < functools.cmp_to_key(sub) ; functools.cmp_to_key(sub).obj
+functools.cmp_to_key(sub)(1) != functools.cmp_to_key(sub)(2) ; functools.cmp_to_key(sub)(None).obj
+"""
+
+
+def test_what_c_code_and_the_library_raise_has_its_fields():
+    same_answers(rows(RAISED), functools=functools, json=json, re=re, sub=lambda a, b: a - b)
 
 
 class Text(str, enum.Enum):

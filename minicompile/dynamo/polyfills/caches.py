@@ -3,8 +3,6 @@
 import functools
 import types
 
-from .iterators import Missing
-
 
 class lru_cache_wrapper:
     """`functools._lru_cache_wrapper(...)`: the least recently used result goes first."""
@@ -45,26 +43,36 @@ class lru_cache_wrapper:
 class ComparedBy:
     """`functools.cmp_to_key(compare)`, and what it makes of each object."""
 
-    def __init__(self, compare, obj=Missing):
-        self.compare, self.obj = compare, obj
+    def __init__(self, compare, obj=None, has_obj=False):
+        self.compare, self.obj, self.has_obj = compare, obj, has_obj
 
     def __call__(self, obj):
-        return ComparedBy(self.compare, obj)
+        return ComparedBy(self.compare, obj, True)
+
+    def compared(self, other):
+        if type(other) is not type(self):
+            raise TypeError("other argument must be K instance")
+        if not (self.has_obj and other.has_obj):
+            raise AttributeError("object")
+        return self.compare(self.obj, other.obj)
 
     def __lt__(self, other):
-        return self.compare(self.obj, other.obj) < 0
+        return self.compared(other) < 0
 
     def __gt__(self, other):
-        return self.compare(self.obj, other.obj) > 0
+        return self.compared(other) > 0
 
     def __le__(self, other):
-        return self.compare(self.obj, other.obj) <= 0
+        return self.compared(other) <= 0
 
     def __ge__(self, other):
-        return self.compare(self.obj, other.obj) >= 0
+        return self.compared(other) >= 0
 
     def __eq__(self, other):
-        return self.compare(self.obj, other.obj) == 0
+        return self.compared(other) == 0
+
+    def __ne__(self, other):
+        return self.compared(other) != 0
 
     __hash__ = None
 

@@ -99,9 +99,9 @@ def tee(shared, index):
     return skip(shared.__copy__(), index)
 
 
-def compared_by(compare, obj):
+def compared_by(compare, obj, has_obj):
     made = functools.cmp_to_key(compare)
-    return made if obj is Missing else made(obj)
+    return made(obj) if has_obj else made
 
 
 class Original:
