@@ -504,3 +504,16 @@ def test_a_tensor_knows_no_answer_about_what_is_no_number(other):
         return x + 1, x.__eq__(other), torch.Tensor.__ne__(x, other), x == other, x != other
 
     assert not differences(minicompile.compile(program, backend="eager")(X)[1:], program(X)[1:], exact=True)
+
+
+QUESTIONS = "__hash__ __getstate__ __dir__ _typed_storage storage_type type dim_order element_size stride"
+
+
+@pytest.mark.parametrize("name", [*QUESTIONS.split(), "__reduce_ex__", "is_leaf", "_backward_hooks"])
+def test_a_question_is_answered_of_the_real_tensor(name):
+    def program(x):
+        asked = getattr(x, name)
+        return asked(2) if name == "__reduce_ex__" else asked() if callable(asked) else asked
+
+    x = torch.ones(2)
+    assert repr(minicompile.compile(program, backend="eager")(x)) == repr(program(x))

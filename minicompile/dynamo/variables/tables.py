@@ -87,4 +87,6 @@ BREAKING_METHODS = {  # of a tensor: name -> kind of the break
     ),
     **dict.fromkeys(("__repr__", "__str__", "__format__"), "tensor printed"),
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
+    **dict.fromkeys(("_typed_storage", "storage_type"), "tensor storage"),
+    "__dir__": "introspection",
 }

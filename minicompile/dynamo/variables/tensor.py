@@ -12,10 +12,10 @@ import operator
 import types
 
 import torch
-import torch.utils._pytree
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._pytree import tree_leaves
 
 from ... import record
 from ..dynamic_shapes import is_symbolic
@@ -200,6 +200,9 @@ class TensorVariable(VariableTracker):
             tx.raise_observed(TypeError, "len() of a 0-d tensor")
         return self.metadata(tx, "size", [0])
 
+    def method___hash__(self, tx):
+        return tx.call(hash, self)
+
     method___bool__ = truth
 
     def method_numpy(self, tx, *args, **kwargs):
@@ -316,14 +319,24 @@ def graph_call(tx, target, args, kwargs, op="call_function"):
     tx.output.sizes.locate(tx.output.user_location)
     tx.output.sizes.note_reads(tx.output.user_location)
     if result is not None and not comes_from_graph(result):
+        if not is_metadata(result):  # but what the fake tensor is, as by `__reduce_ex__`
+            unsupported("tensor attribute", f"{getattr(target, '__name__', target)} gives a {type(result).__name__}")
         return tx.build(result)  # a question about metadata: no operation
     node = tx.output.create_node(op, target, node_args, node_kwargs)
     # In-place and pass-through operations return their arguments: the same objects, so the same trackers.
     return wrap_result(tx, node, result, {id(t.fake): t for t in tensors_among([*args, *kwargs.values()])})
 
 
+def is_metadata(result):
+    return all(leaf is None or isinstance(leaf, METADATA) for leaf in tree_leaves(result))
+
+
+METADATA = (int, float, complex, str, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format)
+METADATA += (torch.SymInt, torch.SymFloat, torch.SymBool)  # of a known value
+
+
 def comes_from_graph(result):
-    return any(isinstance(leaf, torch.Tensor) or is_symbolic(leaf) for leaf in torch.utils._pytree.tree_leaves(result))
+    return any(isinstance(leaf, torch.Tensor) or is_symbolic(leaf) for leaf in tree_leaves(result))
 
 
 def tensors_among(trackers):
