@@ -52,7 +52,7 @@ setup(
             ["minicompile/dynamo/_eval_frame.c"],
             depends=[
                 f"minicompile/dynamo/{header}.h"
-                for header in ("_at_end", "_cpython_frames", "_frame_cache", "_suspended_generators")
+                for header in ("_at_end", "_cpython_frames", "_deaths", "_frame_cache", "_suspended_generators")
             ],
             extra_compile_args=[*COMMON, "-std=c11"],
         ),

@@ -22,6 +22,7 @@
  *
  * Mirrors torch/csrc/dynamo/eval_frame.c.  Taught in chapter 01. */
 #include "_at_end.h"
+#include "_deaths.h"
 #include "_frame_cache.h"
 #include "_suspended_generators.h"
 
@@ -321,20 +322,11 @@ py_call(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames
 static PyObject *
 py_call_piece(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
-    if (n != 2 || !Py_IS_TYPE(args[0], (PyTypeObject *)continuation_type))
-        return PyErr_Format(PyExc_TypeError, "call_piece(continuation, must_end)");
+    if (n != 2 || !Py_IS_TYPE(args[0], (PyTypeObject *)continuation_type) || !PyType_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "call_piece(continuation, harmless type)");
     PyObject *result = call_handed_over(Py_NewRef(args[0]));
-    while (result != NULL && Py_IS_TYPE(result, (PyTypeObject *)continuation_type)) {
-        PyObject *answer = PyObject_CallOneArg(args[1], result);
-        int must_end = answer != NULL ? PyObject_IsTrue(answer) : -1;
-        Py_XDECREF(answer);
-        if (must_end == 0)
-            break;
-        if (must_end < 0)
-            Py_CLEAR(result);
-        else
-            result = call_handed_over(result);
-    }
+    while (result != NULL && Py_IS_TYPE(result, (PyTypeObject *)continuation_type) && sees_death(result, args[1]))
+        result = call_handed_over(result);
     return result;
 }
 
@@ -354,7 +346,9 @@ static PyMethodDef methods[] = {
     {"at_end", py_at_end, METH_O,
      "at_end(function): call it when this thread's outermost `call` has ended; now, where there is none"},
     {"call_piece", (PyCFunction)(void (*)(void))py_call_piece, METH_FASTCALL,
-     "call_piece(continuation, must_end) -> its result, or the continuation of which must_end(it) is false"},
+     "call_piece(continuation, harmless) -> its result, or what is left to do.  Where that is the only owner of an object\n"
+     "whose death the program might see, the object would die too late if the caller went on with it: it ends first.\n"
+     "harmless: a type (torch.Tensor) whose objects' deaths nobody sees."},
     {"keep_locals", py_keep_locals, METH_O,
      "keep_locals(function) -> function: when it is called by a Continuation, its frame has the caller's `locals()`"},
     {"set_callback", py_set_callback, METH_O,

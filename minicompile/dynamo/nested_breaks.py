@@ -12,10 +12,7 @@ Mirrors `nested_graph_breaks` in `torch/_dynamo/symbolic_convert.py`.  Taught in
 """
 
 import dataclasses
-import gc
-import sys
 import types
-import weakref
 
 import torch
 
@@ -134,29 +131,8 @@ IMMORTAL = {int, bool, float, complex, str, bytes, type(None), types.ModuleType}
 
 
 def may_be_missed(value):
-    """Whether the program might see that the value dies: by a weak reference, or by what `__del__` does."""
+    """Whether the program might see that the value dies: see _deaths.h."""
     return type(value) not in IMMORTAL and not issubclass(type(value), torch.Tensor)
-
-
-def sees_death(continuation):
-    """Whether the rest of a callee is the only owner of an object whose death the program might see.
-
-    It would die too late if the caller went on with it: such a callee ends first, by itself.
-    """
-    todo = [(continuation, 3)]  # a list of values, and the references to one of them if nobody else has it:
-    while todo:  # the list, `value` below, and the argument of getrefcount
-        values, references = todo.pop()
-        for value in values:
-            if not may_be_missed(value) or sys.getrefcount(value) > references:
-                continue
-            if (
-                hasattr(type(value), "__del__")
-                or isinstance(value, types.GeneratorType)
-                or weakref.getweakrefcount(value)
-            ):
-                return True
-            todo.append((gc.get_referents(value), 4))  # here the value that refers to it, too
-    return False
 
 
 @dataclasses.dataclass(frozen=True)

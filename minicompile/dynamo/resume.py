@@ -20,7 +20,7 @@ from .bytecode import CallArguments, ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, live_sets, placed_at, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
-from .nested_breaks import CallerContinuation, emit_call, may_be_missed, sees_death
+from .nested_breaks import CallerContinuation, emit_call, may_be_missed
 from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code, resumes_in_loop
 from .symbolic_convert import RestartAnalysis, UnboundVariable
 from .variables.base import LazyVariable
@@ -212,7 +212,7 @@ def _tail(tx, frame, is_caller):
         place, names = origin.places[number] + 1, tuple(names_kept(frame))  # a handler may read them yet
         eager.opname, eager.arg, eager.argval = "CALL", None, CallArguments(2)
         body = [Instruction("LOAD_CONST", None, _eval_frame.call_piece), *last_loads([PIECE])]
-        body += [Instruction("LOAD_CONST", None, sees_death), eager]
+        body += [Instruction("LOAD_CONST", None, torch.Tensor), eager]
         body += _call_resume(tx, origin, place, (*bound, True), names, CallerContinuation(origin, place, bound, names))
     else:
         body = [eager, *_ways_on(tx, frame, eager, everything, number, bound, origin)]

@@ -2,6 +2,7 @@
 
 import contextlib
 import traceback
+import weakref
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 import minicompile
 from minicompile import config, record
+from minicompile.dynamo import _eval_frame
 from minicompile.testing import CompileCounter
 
 
@@ -341,3 +343,46 @@ def test_gradients_flow_through_the_cut():
     for backend in ("aot_eager", "inductor"):
         (grad,) = torch.autograd.grad(minicompile.compile(three_deep, backend=backend)(x).sum(), x)
         torch.testing.assert_close(grad, torch.full((3,), 8.0))
+
+
+class Dying:
+    def __del__(self):
+        pass
+
+
+def nested(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+KNOWN, WATCHED = Dying(), []
+
+
+def watched():
+    """An object whose death a weak reference would tell."""
+    WATCHED[:] = [set()]
+    return WATCHED, weakref.ref(WATCHED[0]), WATCHED.pop()
+
+
+@pytest.mark.parametrize(
+    ("make", "ends"),
+    [
+        (lambda: torch.ones(2), False),
+        (lambda: torch.nn.Parameter(torch.ones(2)), False),
+        (lambda: (1, "text", None, {"a": [object()]}), False),
+        (lambda: KNOWN, False),
+        (lambda: {"a": [KNOWN]}, False),
+        (Dying, True),
+        (lambda: {"a": [(Dying(),)]}, True),
+        (lambda: (n for n in range(3)), True),
+        (watched, True),
+        (lambda: nested(400), False),
+        (lambda: nested(100_000), True),
+    ],
+)
+def test_what_is_left_of_a_callee_ends_first_where_a_death_might_be_seen(make, ends):
+    rest = _eval_frame.Continuation([lambda value: _eval_frame.Continuation([lambda value: "ended", value()]), make])
+    result = _eval_frame.call_piece(rest, torch.Tensor)
+    assert (result == "ended") == ends
