@@ -283,8 +283,8 @@ def given_now(number, grads, ctx):
     grad, (shape, stride, dtype, device) = grads[number], ctx.layouts[number]
     if grad is None:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
-    if grad.is_conj() or grad.is_neg():
-        grad = grad.resolve_conj().resolve_neg()
+    if grad.layout != torch.strided or grad.is_conj() or grad.is_neg():
+        grad = grad.to_dense().resolve_conj().resolve_neg()
     if grad.stride() == stride or is_batched(grad):
         return grad
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(grad)

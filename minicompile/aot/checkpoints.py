@@ -154,6 +154,11 @@ class Rewrites:
                 primal.copy_(new_place(f"again_{index}", primal))
         self.versions = {index: self.primals[index]._version for index in self.leads}
 
+    def left_alone(self, tensors):
+        """Those that no second run writes."""
+        written = {id(self.primals[index]) for index in self.leads}
+        return [t for t in tensors if id(t) not in written]
+
     def end(self):
         """([(input, how often it was written)], the new values)"""
         written = [(index, self.primals[index]._version - before) for index, before in self.versions.items()]

@@ -90,18 +90,27 @@ REFUSED_BACKWARD = {  # part of autograd's message -> kind, explanation, hint
         "use detach()",
     ),
 }
+WRITTEN_IN_BACKWARD = (
+    "write in the backward",
+    "the backward of a custom function writes to an input or a result of the graph",
+    "return what it computes, or write to it after the backward",
+)
 
 
-def differentiate(targets, sources, tangents):
+def differentiate(targets, sources, tangents, left_alone):
     """The gradients.  Eager refuses some programs only when their backward runs; those stay eager."""
+    before = [unwrap(t) for t in left_alone]
     try:
         with torch._C._DisableAutocast():  # backward operators run in the types that the forward chose
-            return torch.autograd.grad(targets, sources, tangents, allow_unused=True)
+            grads = torch.autograd.grad(targets, sources, tangents, allow_unused=True)
     except RuntimeError as error:
         for text, reason in REFUSED_BACKWARD.items():
             if text in str(error):
                 raise Unsupported(*reason) from error
         raise
+    if any(unwrap(t) is not value for t, value in zip(left_alone, before, strict=True)):
+        raise Unsupported(*WRITTEN_IN_BACKWARD)
+    return grads
 
 
 def traced_function(gm, example_inputs, constant_names, recording, sharing):
@@ -146,7 +155,7 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
             rewrites.begin(new_place)
             provenance.follow_backward(targets)
-            grads = differentiate(targets, sources, tangents)
+            grads = differentiate(targets, sources, tangents, rewrites.left_alone([*primals, *results]))
             provenance.mark(None)
             for (i, _), leads in zip(places, reach, strict=True):  # even where there is no gradient
                 if leads:

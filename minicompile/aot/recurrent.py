@@ -30,7 +30,8 @@ def by_layer(function, *args, **kwargs):
     states, finals = hidden if isinstance(hidden, list | tuple) else (hidden,), []
     if layers == 1 or not (train and dropout or function is onednn):
         x, *finals = function(x, *sizes, *args)  # PyTorch's rule for CUDA gives the last states a dimension too many
-        return (x, *(final.reshape(state.shape) for final, state in zip(finals, states)))
+        pairs = zip(finals, states)
+        return (x, *(final if final.shape == state.shape else final.reshape(state.shape) for final, state in pairs))
     if batch_first == [True]:
         x = x.transpose(0, 1)
     directions, each = 2 if bidirectional else 1, len(params) // layers

@@ -316,9 +316,11 @@ class GraphLowering:
             raise
 
     def supported(self, node):
+        """Can loops read and make its tensors?  Of a negative view, memory holds the values with the other sign."""
         values = [n.meta.get("val") for n in node.all_input_nodes] + [node.meta.get("val")]
         tensors = [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
-        return all(t.dtype in DTYPES and t.layout == torch.strided and not t.is_quantized for t in tensors)
+        plain = (t.layout == torch.strided and not t.is_quantized and not t.is_neg() for t in tensors)
+        return all(plain) and all(t.dtype in DTYPES for t in tensors)
 
     def realize_results(self, result, fake):
         if isinstance(result, TensorValue):

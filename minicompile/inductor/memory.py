@@ -17,6 +17,7 @@ KEEP = 16  # groups for which dead memory waits for a buffer of its layout
 KNOWN = ("aten", "prims", "mkldnn", "minicompile")  # namespaces of operators that hold nothing after a call
 ADDS_TO = (torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default)  # ATen writes over the first argument, too
 LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
+HUGE = 1 << 22  # bytes from which on memory of a CPU is worth huge pages
 BLOCK = 1 << 26  # bytes that stay from call to call at most, as many as the C library would keep
 LINE = 64  # bytes of a cache line, where each buffer begins
 
@@ -30,7 +31,7 @@ class MemoryPlan:
 
     allocate: list
     free: list
-    storage: dict  # name -> the name under which its memory was first allocated
+    storage: dict  # what the wrapper allocates -> the name under which its memory was first allocated
     places: dict = dataclasses.field(default_factory=dict)  # name -> where in the block it lies, in bytes
     block: int = 0  # bytes
 
@@ -103,6 +104,8 @@ def plan(schedule):
             read = [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
             same = read + waiting if group.kind == "extern" else waiting + read  # elsewhere a sum is copied first
             old = same[0] if same else None
+            if group.kind == "extern" and name in outputs and not old and hint(layouts[name].nbytes()) < HUGE:
+                continue  # what an operator allocates is sooner made, and nobody wrote to it in place
             new.append((name, old))
             result.storage[name] = result.storage.get(old, old) if old else name
             if old:

@@ -118,6 +118,7 @@ def observe(function, world, mode="grad", poke=None):
     seen["values"] = values(known)
     with contextlib.nullcontext() if mode != "inference" else torch.inference_mode():
         seen["gradients"] = backward(fresh, known) if mode != "inference" else None
+    seen["values after the backward"] = values(known)
     return seen
 
 

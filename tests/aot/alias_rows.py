@@ -1,6 +1,7 @@
 """The aliasing table: (name, function, maker of its inputs), by what the function does."""
 
 import torch
+from alias_rows_corners import CORNERS
 from alias_rows_shared import SHARED
 from alias_rows_writes import WRITING
 from alias_worlds import (
@@ -378,6 +379,7 @@ TABLES = {
     "results": RESULTS,
     "functions": FUNCTIONS,
     "no gradient": NO_GRADIENT,
+    "corners": CORNERS,
 }
 ROWS = {f"{table}: {name}": (function, make) for table, rows in TABLES.items() for name, function, make in rows}
 assert len(ROWS) == sum(map(len, TABLES.values())), "two rows have one name"

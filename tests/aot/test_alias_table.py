@@ -47,10 +47,10 @@ def directly(gm, examples):
     return run
 
 
-def row(name):
+def row(name, *marks):
     """Its parameter: programs that raise in the middle of a graph do so in compiled code too, and are then run anew."""
     in_the_middle = "raises" in name and ("expanded" in name or name.startswith("shared"))
-    return pytest.param(name, marks=pytest.mark.graph_errors) if in_the_middle else name
+    return pytest.param(name, marks=[*marks, *[pytest.mark.graph_errors] * in_the_middle])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -62,6 +62,14 @@ def test_captured(name, mode):
 @pytest.mark.parametrize("name", [row(name) for name in ROWS])
 def test_directly(name):
     check(name, "grad", directly)
+
+
+@pytest.mark.parametrize("name", [row(n, *[pytest.mark.slow] * (not n.startswith("corners"))) for n in ROWS])
+def test_by_kernels(name):
+    function, make = ROWS[name]
+    compiled = minicompile.compile(function, backend="inductor")
+    for _ in range(2):
+        assert bool(compare(function, compiled, make, "grad")) == ((name, "grad", None) in KNOWN)
 
 
 def check(name, mode, backend):

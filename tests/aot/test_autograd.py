@@ -155,6 +155,12 @@ def test_tangents_of_any_layout(shape):
         torch.testing.assert_close(a, b)
 
 
+def test_sparse_tangent():
+    x, tangent = leaf(3, 3), torch.eye(3).to_sparse()
+    compiled(lambda x: x.sin())(x).backward(tangent)
+    torch.testing.assert_close(x.grad, x.detach().cos() * torch.eye(3))
+
+
 def test_hooks_on_inputs_and_outputs():
     x, seen = leaf(3), []
     x.register_hook(lambda g: seen.append("input"))

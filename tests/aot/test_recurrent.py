@@ -76,3 +76,10 @@ def test_part_of_what_an_lstm_returns():
     layer = nn.LSTM(4, 6)
     for part in (lambda out: out[0], lambda out: out[1][0], lambda out: out[1][1]):
         check(lambda x, part=part: part(layer(x)), torch.randn(3, 5, 4, requires_grad=True), strides=False)
+
+
+def test_the_last_states_are_no_views():
+    layer, x = nn.LSTM(4, 6), torch.randn(3, 5, 4, requires_grad=True)
+    for function in (layer, aot_eager(layer)):
+        _, states = function(x)
+        assert not any(state._is_view() for state in states)

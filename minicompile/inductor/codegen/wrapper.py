@@ -19,10 +19,9 @@ from .. import graph
 from ..floats import FloatValue, SizePrinter
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
-from ..memory import is_large, out_variant
+from ..memory import HUGE, is_large, out_variant
 from . import _launch, random_draws
 
-LARGE = 1 << 22  # bytes from which on a buffer is worth huge pages
 DTYPES = (*graph.DTYPES, torch.complex64, torch.complex128)
 
 
@@ -104,6 +103,7 @@ class Wrapper:
     def __init__(self, schedule, plan):
         self.schedule, self.plan, self.graph = schedule, plan, schedule.graph
         self.layouts, self.lines = schedule.graph.layouts(), []
+        self.written = set()  # buffers whose tensor counts a write, by an operator's `out=`
 
     def line(self, text):
         self.lines.append("    " + text)
@@ -121,6 +121,7 @@ class Wrapper:
             if old is not None:
                 size, stride = numbers(layout.size), numbers(layout.stride)
                 same = layout == self.layouts[old]
+                self.written |= {name} if same and old in self.written else set()
                 self.line(f"{name} = {old if same else f'view({old}, {size}, {stride}, 0)'}  # in its memory")
                 continue
             if name in self.plan.places:
@@ -136,7 +137,7 @@ class Wrapper:
             if layout.device.type != "cpu":
                 self.line(f'{name} = empty({where}, "{layout.device}")')
                 continue
-            self.line(f"{name} = {'empty_large' if hint(layout.nbytes()) >= LARGE else 'empty_cpu'}({where})")
+            self.line(f"{name} = {'empty_large' if hint(layout.nbytes()) >= HUGE else 'empty_cpu'}({where})")
 
     def free(self, names):
         if names:
@@ -150,9 +151,9 @@ class Wrapper:
             return
         args, kwargs = torch.utils._pytree.tree_map_only(View, lambda v: Raw(self.view(v)), (data.args, data.kwargs))
         parts = [text_of(a) for a in args] + [f"{name}={text_of(value)}" for name, value in kwargs.items()]
-        found = out_variant(data.target) if data.kind == "extern" else None
-        if found is not None:
-            overload, name = found
+        if data.kind == "extern" and buffer.name in self.plan.storage:
+            overload, name = out_variant(data.target)
+            self.written.add(buffer.name)
             self.line(f"{overload_text(overload)}({', '.join([*parts, f'{name}={buffer.name}'])})")
             return
         call = f"{overload_text(data.target)}({', '.join(parts)})"
@@ -168,7 +169,11 @@ class Wrapper:
         return f"fixed({call}, {numbers(layout.stride)})"
 
     def output(self, value):
-        return self.view(value) if isinstance(value, View) else text_of(value)
+        """What is returned, as new as eager's: what counts a write is handed out under a name that counts none."""
+        if not isinstance(value, View):
+            return text_of(value)
+        text = self.view(value)
+        return f"{text}.data" if text in self.written else text
 
     def finish(self):
         names = list(self.graph.inputs)
@@ -192,7 +197,8 @@ class Raw(str):
 
 
 # PyTorch's own Python bindings parse their arguments in half the time that an operator overload takes.
-BINDINGS = {f"aten.{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+BINDINGS = {f"aten.{name}.{form}": f"torch.{name}" for name in PRODUCTS for form in ("out", "default")}
 BINDINGS["aten._assert_scalar.default"] = "check"
 BINDINGS["aten.bernoulli.p"] = "bernoulli"
 BINDINGS["aten.empty_strided.default"] = "torch.empty_strided"
@@ -309,7 +315,7 @@ class Block:
 
     def __init__(self, nbytes):
         with torch.inference_mode(False):
-            memory = (empty_large if nbytes >= LARGE else empty_cpu)((nbytes,), (1,), torch.uint8)
+            memory = (empty_large if nbytes >= HUGE else empty_cpu)((nbytes,), (1,), torch.uint8)
             self.nbytes = nbytes
             self.__dict__.update((short(dtype), memory.view(dtype)) for dtype in DTYPES)
 
