@@ -50,12 +50,12 @@ def loop_exprs(data):
 def dead_code(graph):
     """Drop buffers that nothing reads, except calls that are there for what they do."""
     live = {o.buffer for o in graph.outputs if isinstance(o, View)} | symbols_in(graph.outputs)
-    kept = []
+    kept, binding = [], any(getattr(buffer.data, "binds", ()) for buffer in graph.buffers)
     for buffer in reversed(graph.buffers):
         binds = (symbol for symbol, _ in getattr(buffer.data, "binds", ()))
         if buffer.name in live or getattr(buffer.data, "ordered", False) or not live.isdisjoint(binds):
             kept.append(buffer)
-            live.update(buffer_reads(buffer), buffer_symbols(buffer))
+            live.update(buffer_reads(buffer), buffer_symbols(buffer) if binding else ())
     return dataclasses.replace(graph, buffers=kept[::-1])
 
 
@@ -242,17 +242,16 @@ class Inliner:
         return None
 
     def dissolve(self, buffer, data, why):
-        saved = buffer.layout.nbytes() * 2
+        saved, reads = buffer.layout.nbytes() * 2, dict.fromkeys(load.buffer for load in ir.loads(data.body))
         for user in self.users[buffer.name]:
             self.data[user] = replace_loads(self.data[user], buffer.name, data.vars, data.body)
-            for name in dict.fromkeys(load.buffer for load in ir.loads(data.body)):
-                if user not in self.users.setdefault(name, []):
+            for name in reads:
+                if user not in self.users[name]:
                     self.users[name].append(user)
             self.decisions.append(FusionDecision(buffer.name, user, True, why, saved))
             saved = 0
-        for name in self.users:
-            if buffer.name in self.users[name]:
-                self.users[name].remove(buffer.name)
+        for name in reads:
+            self.users[name].remove(buffer.name)
 
 
 def _ratio(a, b):
