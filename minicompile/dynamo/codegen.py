@@ -15,7 +15,7 @@ from .skip_files import attributes_of
 from .source import AttrSource, ItemSource, Source
 from .variables.base import LazyVariable, VariableTracker, unsupported
 from .variables.constant import HAVE_COPIES
-from .variables.descriptors import is_data_descriptor, type_lookup
+from .variables.descriptors import is_data_descriptor, past_program, type_lookup
 from .variables.tensor import TensorVariable
 
 GRAPH_OUTPUT = "__graph_out"
@@ -231,13 +231,13 @@ class PyCodegen:
     def write_attribute(self, tracker, name, value):
         """`object.name = value`, past any `__setattr__` of the user's class (capture has already run that)."""
         cls = tracker.python_type()
-        plain = type if issubclass(cls, type) else object
         if written_by_code(cls, name):
             return self.write_instance_dict(tracker, name, value)
         if value is self.side_effects.DELETED:
-            return self.run(plain.__delattr__ if tracker.has_custom_setattr() else delattr, tracker, name)
-        if tracker.has_custom_setattr():
-            return self.run(plain.__setattr__, tracker, name, value)
+            return self.run(past_program(cls, "__delattr__") or delattr, tracker, name)
+        setter = past_program(cls, "__setattr__")
+        if setter is not None:
+            return self.run(setter, tracker, name, value)
         self(value)
         self(tracker)
         self.store_attr(name)

@@ -319,7 +319,7 @@ class GuardWriter:
                 return expression
             if isinstance(source, ModuleEntrySource):
                 module = self.value(source.parent.parent)
-                self.lines.append(f"if {source.key!r} in {module}.__dict__: raise KeyError({source.key!r})")
+                self.lines.append(f"if {source.key!r} in attributes_of({module}): raise KeyError({source.key!r})")
             name = f"value_{len(self.read)}"
             self.read[source] = name
             self.lines.append(f"{name} = {expression}")

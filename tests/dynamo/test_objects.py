@@ -1,6 +1,7 @@
 """Objects and classes of the user during capture, against eager."""
 
 import abc
+import collections
 import dataclasses
 import functools
 import sys
@@ -636,3 +637,98 @@ def test_views_and_iterators_of_an_instance_dict_see_its_changes():
 
     x = torch.ones(1)
     assert str(minicompile.compile(run, backend="eager", fullgraph=True)(x)) == str(run(x))
+
+
+class Nothing:
+    def __call__(self, *args):
+        return None
+
+
+class Refuses:
+    """Whatever is asked of its instances in Python raises: only `object`'s own methods get through."""
+
+    __slots__ = ("slot", "__dict__")
+
+    def __getattribute__(self, name):
+        raise ValueError(name)
+
+    __setattr__ = __delattr__ = __getattribute__
+
+
+class OnlyDelete:
+    def __delattr__(self, name):
+        raise ValueError(name)
+
+
+class HasNoReader:
+    """CPython makes no descriptor for the `__dict__` that its instances have."""
+
+    __dict__ = 7
+
+
+class HidesDict(OnlyDelete):
+    @property
+    def __dict__(self):
+        raise ValueError
+
+    __getattribute__ = __setattr__ = __delattr__ = Nothing()
+
+
+class RefusingTuple(collections.namedtuple("RefusingTuple", "left right")):
+    __getattribute__ = __setattr__ = Refuses.__getattribute__
+
+    def __new__(cls):
+        return super().__new__(cls, 1, 2)
+
+
+class RefusingNamespace(types.SimpleNamespace):
+    __getattribute__ = __setattr__ = Refuses.__getattribute__
+
+
+@pytest.mark.parametrize("cls", [Refuses, HasNoReader, HidesDict, OnlyDelete, RefusingTuple, RefusingNamespace])
+@pytest.mark.parametrize("new", [True, False])
+def test_no_read_and_no_write_of_ours_asks_the_methods_of_the_program(cls, new):
+    def f(x, given):
+        thing = given or cls()
+        object.__setattr__(thing, "kept", x)
+        hidden = cls in (HasNoReader, HidesDict)
+        seen = [] if hidden else list(object.__getattribute__(thing, "__dict__"))
+        if cls is not RefusingTuple:
+            object.__setattr__(thing, "gone", 1)
+            minicompile.graph_break()
+            object.__delattr__(thing, "gone")
+        if cls is Refuses:
+            object.__setattr__(thing, "slot", 5)
+            object.__delattr__(thing, "slot")
+        minicompile.graph_break()
+        seen.append(object.__getattribute__(thing, "kept") + 1)
+        return seen, None if hidden else object.__getattribute__(thing, "__dict__")
+
+    compiled = minicompile.compile(f, backend="eager")
+    for _ in range(2):
+        given = [None if new else cls() for _ in range(2)]
+        assert str(compiled(X, given[0])) == str(f(X, given[1]))
+
+
+def test_a_namespace_compares_and_prints_past_its_methods():
+    def f(x):
+        namespace = RefusingNamespace(a=1)
+        return x + 1, namespace == RefusingNamespace(a=1), repr(namespace)
+
+    assert f(X)[1:] == minicompile.compile(f, backend="eager", fullgraph=True)(X)[1:]
+
+
+def test_the_tables_of_a_module_are_read_past_its_own_lookup():
+    class Module(torch.nn.Module):
+        def __getattribute__(self, name):
+            if name == "_modules":
+                raise ValueError(name)
+            return super().__getattribute__(name)
+
+        def forward(self, x):
+            return object.__getattribute__(self, "_modules")["layer"](x)
+
+    module = Module()
+    object.__getattribute__(module, "_modules")["layer"] = torch.nn.Linear(3, 3)
+    for _ in range(2):
+        assert torch.equal(minicompile.compile(module, backend="eager")(X), module(X))

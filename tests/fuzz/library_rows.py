@@ -85,7 +85,7 @@ RISKY = """
     <$A>.append(<T> + <U>) ; <$A>.append(re.match('k', <C>)[0]) ; <$A>.append(heapq.heappop(<$L>))
     <$A>.append(statistics.mode(<L>)) ; <$A>.append(struct.pack('b', <I>)) ; <$A>.append(np.asarray(<L>)[<I>])
     <$A>.append(np.asarray(<X>)) ; <$A>.append(fractions.Fraction(<X>)) ; <$A>.append(torch.as_tensor(<L>))
-    <$A>.append(torch.tensor(<P>)) ; <$A>.append(decimal.Decimal(<C>)) ; <$A>.append(int(<X>))
+    <$A>.append(torch.tensor((*<L>, <I>))) ; <$A>.append(decimal.Decimal(<C>)) ; <$A>.append(int(<X>))
     <$A>.append(datetime.date(2020, <I>, 1)) ; <$A>.append(string.Template('$k1').substitute(<D>))
     <$A>.append(max(<U>, <U>)) ; <$A>.append(operator.itemgetter(<I>, 0)(<L>))
     <$A>.append(operator.attrgetter('v.real')(<O>)) ; <$A>.append(<X>.__add__(<X>)) ; <$A>.append(<X>.__eq__(<X>))

@@ -172,6 +172,11 @@ def match_class(subject, cls, count, names):
 
 
 # --- types.SimpleNamespace ------------------------------------------------------------------------------
+def attributes_of(self):
+    """Past a `__getattribute__` of a subclass."""
+    return object.__getattribute__(self, "__dict__")
+
+
 def namespace_init(self, /, *values, **more):
     if values and sys.version_info < (3, 13):
         raise TypeError("no positional arguments expected")
@@ -180,16 +185,16 @@ def namespace_init(self, /, *values, **more):
     for mapping in map(dict, values):
         if not all(isinstance(key, str) for key in mapping):
             raise TypeError("keywords must be strings")
-        self.__dict__.update(mapping)
-    self.__dict__.update(more)
+        attributes_of(self).update(mapping)
+    attributes_of(self).update(more)
 
 
 def namespace_eq(self, other, /):
     if not issubclass(type(other), types.SimpleNamespace):
         return NotImplemented
-    return self.__dict__ == other.__dict__
+    return attributes_of(self) == attributes_of(other)
 
 
 def namespace_repr(self, /):
     name = "namespace" if type(self) is types.SimpleNamespace else type(self).__name__
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in self.__dict__.items())})"
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in attributes_of(self).items())})"

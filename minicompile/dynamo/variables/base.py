@@ -221,10 +221,6 @@ class VariableTracker:
         """Whether it holds attributes of its own in a plain `__dict__`."""
         return False
 
-    def has_custom_setattr(self):
-        """Whether replaying an attribute write must go past a `__setattr__` of the class."""
-        return False
-
     def var_delattr(self, tx, name):
         unsupported("attribute write", f"deleting attribute `{name}` of {self}")
 

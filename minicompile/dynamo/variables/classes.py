@@ -90,9 +90,6 @@ class UserDefinedClassVariable(ValueVariable):
             return
         self.store(tx, name, value)
 
-    def has_custom_setattr(self):
-        return isinstance(type_lookup(type(self.value), "__setattr__").attribute, types.FunctionType)
-
     def store(self, tx, name, value):
         if not can_change(self.value):
             message = f"cannot set '{name}' attribute of immutable type '{type_name(self.value)}'"

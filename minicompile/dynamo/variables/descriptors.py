@@ -14,6 +14,7 @@ import types
 
 from ... import errors
 from ..builder import guarded, wraps_if
+from ..skip_files import attributes_of, dict_reader
 from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, can_change, complain, stand_in, unsupported
 from .warned import WarningsAreBreaks
@@ -36,6 +37,22 @@ def type_lookup(cls, name, after=None):
         if name in namespace:
             return Found(cls, name, owner, namespace[name])
     return None
+
+
+def past_program(cls, name):
+    """The interpreter's own `name` (`__setattr__`, ...) for such objects, if the program has put another before it."""
+    own = [namespace[name] for namespace in map(dict_of, _mro_of(cls)) if name in namespace]
+    plain = next(m for m in own if isinstance(m, types.WrapperDescriptorType) and m.__name__ == name)
+    return None if plain is own[0] else plain
+
+
+def dict_source(source, cls):
+    """Where the `__dict__` of an instance is read, past any code of the program's; None for one without a path."""
+    if source is None:
+        return None
+    if type_lookup(cls, "__dict__").attribute is dict_reader(cls) and past_program(cls, "__getattribute__") is None:
+        return AttrSource(source, "__dict__")
+    return CallSource(source, attributes_of)
 
 
 def check_names(cls):

@@ -38,8 +38,9 @@ class NNModuleVariable(UserDefinedObjectVariable):
     """An nn.Module."""
 
     def attribute_source(self, name):
-        source = ModuleTableSource(self.source, name) if name in TABLES else super().attribute_source(name)
-        return ModuleAttrSource(self.source, name) if type(source) is AttrSource else source
+        source = super().attribute_source(name)
+        kind = ModuleTableSource if name in TABLES else ModuleAttrSource
+        return kind(self.source, name) if type(source) is AttrSource else source
 
     # --- attributes ---------------------------------------------------------------------------------
     def missing_attribute(self, tx, name):

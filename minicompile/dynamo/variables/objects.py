@@ -15,11 +15,12 @@ import torch
 
 from .. import polyfills
 from ..builder import wraps, wraps_if
+from ..guard_checks import slot_is_unset
 from ..skip_files import attributes_of, dict_reader
 from ..source import AttrSource, CallSource, ConstantSource
 from . import descriptors
 from .base import ObservedException, VariableTracker, type_name, unsupported
-from .descriptors import class_lookup, descriptor_get, type_lookup
+from .descriptors import class_lookup, descriptor_get, dict_source, past_program, type_lookup
 from .instance_dict import InstanceDictVariable
 from .refusals import answered, attribute_name, refuse_attribute, refuse_none, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
@@ -154,8 +155,6 @@ class UserDefinedObjectVariable(VariableTracker):
         stored = self.stored_attribute(tx, name)
         if stored is not None:
             return stored
-        if self.value is not None and self.cls.__dictoffset__ and not self.has_instance_dict():  # of a TypeVarTuple
-            unsupported("attribute written in C", f"`{name}` of {self}, whose __dict__ is hidden")
         self.guard_lacks(tx, name)
         if found is not None:
             return descriptor_get(tx, found, self)
@@ -172,11 +171,14 @@ class UserDefinedObjectVariable(VariableTracker):
     def view(self):
         """The tracker of the `__dict__` itself."""
         if self.dict_view is None:
-            self.dict_view = InstanceDictVariable(self, self.source and self.dict_source())
+            self.dict_view = InstanceDictVariable(self, dict_source(self.source, self.cls))
         return self.dict_view
 
     def has_instance_dict(self):
-        return type_lookup(self.cls, "__dict__") is not None
+        found = dict_reader(self.cls) is not None
+        if not found and self.cls.__dictoffset__:  # of a TypeVarTuple, or of a class with a `__dict__` of its own
+            unsupported("attribute written in C", f"{self} has a __dict__ that is hidden")
+        return found
 
     def stored_attribute(self, tx, name):
         """What the instance itself holds under `name`, pending writes first; None if nothing."""
@@ -190,15 +192,8 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def attribute_source(self, name):
         """Where the instance attribute can be read again without running user code."""
-        if isinstance(type_lookup(self.cls, "__getattribute__").attribute, types.WrapperDescriptorType):
-            return AttrSource(self.source, name)
-        return CallSource(self.source, object.__getattribute__, (name,))
-
-    def dict_source(self):
-        """The same for the `__dict__`."""
-        source, found = self.attribute_source("__dict__"), type_lookup(self.cls, "__dict__").attribute
-        plain = isinstance(source, AttrSource) and found is dict_reader(self.cls)
-        return source if plain else CallSource(self.source, attributes_of)
+        getter = past_program(self.cls, "__getattribute__")
+        return AttrSource(self.source, name) if getter is None else CallSource(self.source, getter, (name,))
 
     def guard_lacks(self, tx, name):
         if self.source is not None and self.has_instance_dict() and name not in self.instance_dict():
@@ -282,17 +277,14 @@ class UserDefinedObjectVariable(VariableTracker):
         found = type_lookup(self.cls, name)
         slot = found is not None and isinstance(found.attribute, types.MemberDescriptorType)
         if name in self.instance_dict():
-            tx.guard("has_key", self.view().source, name)
-        elif slot and self.value is not None and hasattr(self.value, name):
+            tx.guard("has_key", dict_source(self.source, self.cls), name)
+        elif slot and self.value is not None and not slot_is_unset(self.value, found.attribute):
             tx.guard("present", self.source and self.attribute_source(name))
         else:
             tx.guard("slot_unset", self.source, found.attribute) if slot else self.guard_lacks(tx, name)
             del tx.side_effects.pending_attributes(self)[name]
             return
         tx.side_effects.delete_attr(self, name)
-
-    def has_custom_setattr(self):
-        return isinstance(type_lookup(self.cls, "__setattr__").attribute, types.FunctionType)
 
     # --- methods that `object` itself defines --------------------------------------------------------
     def call_descriptor(self, tx, descriptor, args, kwargs):
@@ -339,9 +331,7 @@ class UserDefinedObjectVariable(VariableTracker):
 
 def share_attributes(output, tracker):
     """The object and its `__dict__` are one store: whoever meets the dict later gets the view of the object."""
-    if tracker.has_instance_dict() and tracker.cls.__dictoffset__ and dict_reader(tracker.cls) is None:
-        unsupported("instance __dict__", f"the class of {tracker} hides its __dict__")
-    if tracker.has_instance_dict() and isinstance(attributes_of(tracker.value), dict):
+    if dict_reader(tracker.cls) is not None and isinstance(attributes_of(tracker.value), dict):
         if any(type(name) is not str for name in attributes_of(tracker.value)):
             unsupported("instance __dict__", f"the __dict__ of {tracker} has keys that are no plain strings")
         if output.known(attributes_of(tracker.value)) is not None or attributes_of(tracker.value) is tracker.value:
@@ -383,14 +373,8 @@ OBJECT_METHODS = {
 class ThreadLocalVariable(UserDefinedObjectVariable):
     """A `threading.local()` (torch's default device): what this thread keeps, in a dict that C code finds."""
 
-    def instance_dict(self):
-        return self.value.__dict__
-
-    def has_instance_dict(self):
-        return True
-
     def guard_lacks(self, tx, name):
-        tx.guard("equals", CallSource(CallSource(self.source, vars), dict.__contains__, (name,)), False)
+        tx.guard("equals", CallSource(CallSource(self.source, attributes_of), dict.__contains__, (name,)), False)
 
 
 wraps(threading.local)(wrapped_as(ThreadLocalVariable))

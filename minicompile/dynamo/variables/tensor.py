@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from ... import record
 from ..dynamic_shapes import is_symbolic
 from ..polyfills import tensors
+from ..skip_files import attributes_of
 from ..source import AttrSource, CallSource, ConstantSource
 from . import tensor_state
 from .base import VariableTracker, unsupported
@@ -134,7 +135,7 @@ class TensorVariable(VariableTracker):
         """What the user put on this very tensor (`tensor.__dict__`), or None; guarded either way."""
         if self.source is None:
             return None
-        attributes = tx.output.input_value(self).__dict__
+        attributes = attributes_of(tx.output.input_value(self))
         if name in attributes:
             return tx.output.wrap(attributes[name], AttrSource(self.source, name)).realize()
         tx.guard("lacks_attribute", self.source, name)

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..builder import wraps, wraps_if
 from ..guard_checks import tensor_properties
+from ..skip_files import attributes_of
 from .base import unsupported
 from .constant import FALSE, NONE
 from .descriptors import class_lookup, descriptor_get, descriptor_set, is_data_descriptor, type_lookup
@@ -56,21 +57,18 @@ class TensorSubclassVariable(TensorVariable):
             return None if pending is tx.side_effects.DELETED else pending
         if self.source is None:
             return None
-        if name in tx.output.input_value(self).__dict__:
+        if name in attributes_of(tx.output.input_value(self)):
             return self.own_attribute(tx, name)
         tx.guard("lacks_attribute", self.source, name)
         return None
 
     def var_setattr(self, tx, name, value):
         found = class_lookup(tx, self.cls, name)
-        if self.has_custom_setattr():
-            hook = type_lookup(self.cls, "__setattr__")
+        hook = type_lookup(self.cls, "__setattr__")
+        if hook.owner not in TORCH_CLASSES:
             descriptor_get(tx, hook, self).call_function(tx, [tx.build(name), value], {})
         elif found is None or found.owner in TORCH_CLASSES or not descriptor_set(tx, found, self, value):
             self.set_torch_attribute(tx, name, value)
-
-    def has_custom_setattr(self):
-        return type_lookup(self.cls, "__setattr__").owner not in TORCH_CLASSES
 
     def call_method(self, tx, name, args, kwargs):
         found = class_lookup(tx, self.cls, name)

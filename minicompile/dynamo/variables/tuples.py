@@ -11,11 +11,12 @@ import sys
 import torch
 
 from ..builder import wraps, wraps_if
-from ..source import AttrSource
+from ..skip_files import attributes_of
+from ..source import AttrSource, ItemSource
 from .base import ValueVariable, unsupported
 from .constant import COMPARISONS, NONE, NOT_IMPLEMENTED, BuiltinObject, ConstantItems, ConstantVariable
 from .containers import LARGEST, ListVariable, Sequence, wrap_items
-from .descriptors import class_lookup, descriptor_get
+from .descriptors import class_lookup, descriptor_get, dict_source, type_lookup
 from .elements import constants, plain
 from .iterators import SequenceIterator
 from .refusals import check_index
@@ -200,9 +201,6 @@ class NamedTupleVariable(TupleVariable):
             return super().var_setattr(tx, name, value)
         tx.side_effects.store_attr(self, name, value)
 
-    def has_custom_setattr(self):
-        return self.cls.__setattr__ is not object.__setattr__
-
     def call_descriptor(self, tx, descriptor, args, kwargs):
         if descriptor.__name__ == "__init__":
             return NONE
@@ -243,10 +241,10 @@ def wrap_tuple(output, value, source):
 @wraps_if(lambda value: is_named_tuple_class(type(value)), order=20)
 def wrap_named_tuple(output, value, source):
     tracker = NamedTupleVariable(wrap_items(output, value, source), type(value), source)
-    extra = getattr(value, "__dict__", {})
-    if extra or hasattr(value, "__dict__"):
-        output.guard("keys", AttrSource(source, "__dict__") if source else None, list(extra))
-        tracker.attributes = {n: output.lazy(v, AttrSource(source, n) if source else None) for n, v in extra.items()}
+    if type_lookup(type(value), "__dict__") is not None:
+        extra, place = attributes_of(value), dict_source(source, type(value))
+        output.guard("keys", place, list(extra))
+        tracker.attributes = {n: output.lazy(v, ItemSource(place, n) if place else None) for n, v in extra.items()}
     return tracker
 
 
