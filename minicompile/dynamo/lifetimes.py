@@ -31,7 +31,7 @@ def has_finalizer(value):
     todo, seen = collections.deque([value]), set()
     while todo and len(seen) < LOOKED_AT:
         part = todo.popleft()
-        if hasattr(type(part), "__del__") or has_callback(part):
+        if type_lookup(type(part), "__del__") or has_callback(part):
             return True
         if id(part) not in seen:
             seen.add(id(part))

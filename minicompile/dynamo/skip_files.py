@@ -114,10 +114,10 @@ def held_by(value):
     A class written in C may put off making a `__dict__` until it is asked for one, and see that it was: partial does.
     There the garbage collector is asked, which finds what is held otherwise too.
     """
-    return gc.get_referents(value) if type(value).__dictoffset__ > 0 else attributes_of(value).values()
+    return gc.get_referents(value) if _dict_offset_of(type(value)) > 0 else attributes_of(value).values()
 
 
-_mro_of, _dict_of = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+_mro_of, _dict_of, _dict_offset_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__", "__dictoffset__"))
 
 
 def attributes_of(value):

@@ -5,6 +5,7 @@ import enum
 import functools
 import typing
 
+import pytest
 import torch
 from worlds import same
 
@@ -472,3 +473,76 @@ def test_no_property_of_a_metaclass_runs_when_an_object_is_made():
 
     compiled = minicompile.compile(lambda x: (x + 1, Thing().spam), backend="eager", fullgraph=True)
     assert str(compiled(torch.ones(1))) == "(tensor([2.]), 42)" and not Thing.executed
+
+
+class Silent(type):
+    def __getattribute__(cls, name):
+        return None
+
+
+class Loud(type):
+    def __getattribute__(cls, name):
+        raise ValueError(name)
+
+
+class Nameless(type):
+    __name__ = __mro__ = __dictoffset__ = property(lambda cls: 1 / 0)
+
+
+@pytest.mark.parametrize("metaclass", [Silent, Loud, Nameless])
+def test_a_metaclass_that_says_by_itself_what_its_classes_are_is_left_to_eager(metaclass):
+    class Counter(metaclass=metaclass):
+        def __init__(self, start):
+            self.start = start
+
+        def __add__(self, other):
+            return self.start + other
+
+    def methods(x, counter):
+        other = Counter(3)
+        other.step = 2
+        return x + (counter + 1) + (other + 1), type(counter) is Counter, isinstance(counter, Counter), other.__dict__
+
+    def read(x, counter):
+        try:
+            return x + 1, type(counter).start
+        except (ValueError, AttributeError) as error:
+            return x + 2, type(error)
+
+    def changes(x, counter):
+        counter.step = 1
+        torch._dynamo.graph_break()
+        del counter.step
+        try:
+            counter.missing
+        except AttributeError as error:
+            return x + 1, error.args
+
+    for function in (methods, read, changes):
+        compiled = minicompile.compile(function, backend="eager")
+        for _ in range(2):
+            assert str(compiled(torch.ones(1), Counter(1))) == str(function(torch.ones(1), Counter(1)))
+
+
+class Kept(typing.Generic[typing.TypeVar("S")]):
+    def __init__(self, value=()):
+        self.value = value
+
+
+FORMS = [typing.Optional, typing.Literal, typing.Union, typing.Any, typing.ClassVar, typing.Optional[int], typing.List]
+FORMS += [typing.List[int], typing.Annotated[int, 1], typing.Annotated[list, 1], typing.Deque[int], int | str]
+FORMS += [list[int], Kept[int], typing.Annotated[Kept[int], 1], typing.NewType("Number", int)]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_call_of_what_typing_has_is_a_call_of_its_method(form):
+    def program(x, arguments):
+        try:
+            made = form(*arguments)
+            return x + 1, type(made), getattr(made, "value", made), getattr(made, "__orig_class__", None)
+        except Exception as error:
+            return x + 1, repr(error)
+
+    for arguments in ((), ((),), (1, 2)):
+        compiled = minicompile.compile(program, backend="eager", fullgraph=type(form) is not typing.NewType)
+        assert compiled(torch.ones(1), arguments)[1:] == program(torch.ones(1), arguments)[1:]

@@ -199,6 +199,21 @@ TYPE_METHODS = {
 }
 
 
+FACTS = ("__getattribute__", "__mro__", "__name__", "__qualname__", "__flags__", "__dictoffset__")
+
+
+def hides_facts(cls):
+    """Whether its metaclass has code of its own for what capture reads of every class."""
+    written_in_c = types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType
+    meta = type(cls)
+    return meta is not type and not all(isinstance(type_lookup(meta, n).attribute, written_in_c) for n in FACTS)
+
+
+@wraps_if(lambda value: hides_facts(value if issubclass(type(value), type) else type(value)), order=1)
+def refuse_class(output, value, source):
+    unsupported("introspection", f"a metaclass says by itself what `{', '.join(FACTS)}` of its classes are")
+
+
 @wraps_if(lambda value: value is super, order=5)
 @wraps_if(lambda value: issubclass(type(value), type), order=90)
 def wrap_class(output, value, source):
@@ -263,7 +278,7 @@ def new_plain_object(tx, cls, args, kwargs):
     if args or kwargs:
         new, init = class_lookup(tx, cls, "__new__"), class_lookup(tx, cls, "__init__")
         if new.owner not in PLAIN_BASES or init.owner is object:
-            message = f"{cls.__name__}() takes no arguments"
+            message = f"{type_name(cls)}() takes no arguments"
             if new.owner is not object:
                 message = "object.__new__() takes exactly one argument (the type to instantiate)"
             tx.raise_observed(TypeError, message)

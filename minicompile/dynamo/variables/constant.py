@@ -157,9 +157,10 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         return getattr(self.value, name) if direct else special.__get__(self.value)
 
     def call_function(self, tx, args, kwargs):
+        found = class_lookup(tx, type(self.value), "__call__")
+        if found is not None and isinstance(found.attribute, types.FunctionType):  # of `typing.List[int]`
+            return descriptor_get(tx, found, self).call_function(tx, args, kwargs)
         origin = typing.get_origin(self.value)
-        if getattr(self.value, "_inst", True) is False:  # `typing.List()`
-            tx.fold_python(self.value, [], {})  # complains
         if not isinstance(origin, type) or origin is types.UnionType:
             tx.raise_observed(TypeError, f"'{type_name(type(self.value))}' object is not callable")
         made = tx.build(origin).call_function(tx, args, kwargs).realize()  # `Box[int](3)`
