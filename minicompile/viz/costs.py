@@ -42,7 +42,7 @@ class Costs:
 
     def __repr__(self):
         parts = ", ".join(f"{name} {1e6 * value:.1f} us" for name, value in self.parts.items())
-        return f"{self.elements:>10,} elements: {1e6 * self.total:.1f} us, parts: {parts}"
+        return f"{self.elements:>10,} elements: {1e6 * self.total:.1f} us = {parts}"
 
 
 def best_time(function, repeats=7, seconds=0.02, wait=lambda: None):
