@@ -122,8 +122,8 @@ def _time(row, pattern, variants, inputs, settings):
     timings = timing.interleaved({**calls, **alone}, settings.device, settings.rounds, clock=settings.clock)
     bounds = [timings["copy"]]
     if alone:
-        pairs = zip(timings.pop("part").samples, timings.pop("nothing").samples, strict=True)
-        timings["arithmetic"] = timing.Timing([times * (part - nothing) for part, nothing in pairs])
+        least = min(timings.pop("part").samples) - min(timings.pop("nothing").samples)  # what disturbs only adds to it
+        timings["arithmetic"] = timing.Timing([times * least] * settings.rounds)
         bounds.append(timings["arithmetic"])
     timing.note(row, timings)
     row["copy_gb_s"] = row["ideal_mb"] / row["copy_ms"]
