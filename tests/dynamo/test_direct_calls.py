@@ -5,6 +5,7 @@ import collections
 import enum
 import functools
 import json
+import operator
 import re
 import types
 
@@ -262,6 +263,60 @@ def test_what_stars_take_from_an_object(mapping):
     asked = [f"LOG.clear() or ({taker.replace('@', mapping)}, LOG)" for taker in rows(TAKERS)]
     asked = [row for taker in asked for row in (taker, "LOG")]
     same_answers(asked, **CLASSES, LOG=LOG, keywords=lambda **named: named, rest=lambda *rest: rest)
+
+
+ITERABLES = "Raising(TypeError('no')) ; NoIterator() ; Raising(ValueError('no')) ; 5 ; None ; [1] ; Chain(2) ; 'ab'"
+SEARCHES = """
+''.join(@) ; b''.join(@) ; made.__setitem__(slice(1), @) ; made.__setitem__(slice(0, 2, 2), @) ; made.extend(@)
+operator.countOf(@, 1) ; operator.indexOf(@, 1) ; 1 in @ ; made.__init__(@) ; set().__init__(@) ; {}.__init__(@)
+list.__init__(made, @) ; (made, list(@)) ; (1,).__init__(@) ; Rows(@) ; collections.deque(@)
+"""
+
+
+class NoIterator:
+    def __iter__(self):
+        return 5
+
+
+@pytest.mark.parametrize("iterable", rows(ITERABLES))
+def test_who_takes_an_iterable_says_in_its_own_words_that_it_is_none(iterable):
+    names = dict(Raising=Raising, NoIterator=NoIterator, operator=operator, Rows=type("Rows", (list,), {}))
+    same_answers((row.replace("@", iterable) for row in rows(SEARCHES)), **names, made=[1, 2])
+
+
+def test_a_second_init_of_a_container_fills_it_anew():
+    def program(x, existing):
+        items, keyed, apart, ordered = [1, 2], {1: 2}, {1}, collections.OrderedDict(a=1)
+        counted = collections.defaultdict(int, a=1)
+        list.__init__(items, [3])
+        existing.__init__("ab")
+        keyed.__init__({3: 4}, five=6)
+        set.__init__(apart, [2])
+        ordered.__init__(b=2)
+        counted.__init__(list, b=2)
+        return x + 1, items, keyed, apart, ordered, counted, counted["made"], items.__init__()
+
+    minicompile.reset()
+    compiled, existing, other = minicompile.compile(program, backend="eager"), [1], [1]
+    assert given(compiled(X, existing)[1:]) == given(program(X, other)[1:])
+    assert existing == other == ["a", "b"]
+
+
+def test_a_finished_generator_keeps_its_name_and_code():
+    def counting(stop, *, step=1):
+        yield from range(0, stop, step)
+
+    def program(x):
+        made, expression = counting(2), (item for item in [x])
+        first = next(made), list(expression)
+        made.close()
+        minicompile.graph_break()
+        return x + first[0], made, expression
+
+    minicompile.reset()
+    for generator, name in zip(minicompile.compile(program, backend="eager")(X)[1:], ("counting", "<genexpr>")):
+        assert generator.__name__ == generator.gi_code.co_name == name
+        assert generator.gi_frame is None and list(generator) == []
 
 
 def test_no_guard_asks_a_method_of_the_users_for_a_dict():

@@ -92,16 +92,25 @@ def methodcaller(name, /, *args, **kwargs):
     return lambda obj: getattr(obj, name)(*args, **kwargs)
 
 
+def searched(iterable):
+    """The iterator of what is searched; whatever TypeError there is instead, C code says another."""
+    try:
+        return iter(iterable)
+    except TypeError:
+        pass
+    raise TypeError(f"argument of type '{type(iterable).__name__}' is not iterable")
+
+
 def countOf(iterable, wanted):
     count = 0
-    for item in iterable:
+    for item in searched(iterable):
         if item is wanted or item == wanted:
             count += 1
     return count
 
 
 def indexOf(iterable, wanted):
-    for index, item in enumerate(iterable):
+    for index, item in enumerate(searched(iterable)):
         if item is wanted or item == wanted:
             return index
     raise ValueError("sequence.index(x): x not in sequence")

@@ -11,7 +11,7 @@ import collections
 from ..builder import wraps_if
 from ..source import CallSource, ItemSource
 from .base import can_change, complain, stand_in, unsupported
-from .constant import NONE, ConstantVariable
+from .constant import ConstantVariable
 from .containers import ListVariable, wrap_deque
 from .descriptors import type_lookup
 from .dicts import wrap_dict
@@ -113,22 +113,11 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         """`dict.__init__(self, ...)` and its like: the contents anew."""
         if self.base_type in IMMUTABLE:
             return tx.build(None)
-        if self.base_type is collections.defaultdict:
-            if self.value is not None:
-                unsupported("subclass of a builtin", f"`__init__` of {self}, which exists already")
-            base.factory, args = (args[0].realize() if args else NONE), args[1:]
-        if self.base_type is collections.deque:
-            return base.call_method(tx, "__init__", list(args), kwargs)
-        named = () if self.base_type in MAPPINGS else kwargs
-        if len(args) > 1 or named:
+        named = () if self.base_type in (*MAPPINGS, collections.deque) else kwargs
+        if len(args) > 1 and self.base_type in (list, set) or named:
             complain(tx, type(stand_in(self.cls)), *[()] * len(args), **dict.fromkeys(named))
             unsupported("subclass of a builtin", f"making a {self.cls.__name__} of {len(args) + len(named)} arguments")
-        if self.base_type in (list, set):
-            base.call_method(tx, "clear", [], {})
-        if args or kwargs:
-            name = "extend" if self.base_type in SEQUENCES else "update"
-            base.call_method(tx, name, list(args), kwargs)
-        return tx.build(None)
+        return base.call_method(tx, "__init__", list(args), kwargs)
 
     def c_attribute(self, tx, found):
         if found.owner in BASES and found.name not in ("__class__", "__dict__"):

@@ -32,7 +32,7 @@ from .base import (
 )
 from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_lookup
 from .functions import BuiltinMethodVariable
-from .refusals import check_index, is_iterable, refuse_attribute
+from .refusals import check_index, refuse_attribute
 from .varying import VaryingVariable
 from .wrong_calls import call_handler
 
@@ -76,7 +76,9 @@ class BuiltinObject(VariableTracker):
             refuse_attribute(tx, function, self, name, *value)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
-        return NONE if descriptor.__name__ == "__init__" else super().call_descriptor(tx, descriptor, args, kwargs)
+        if descriptor is object.__init__ or descriptor.__name__ == "__init__" and not hasattr(self, "method___init__"):
+            return NONE
+        return super().call_descriptor(tx, descriptor, args, kwargs)
 
     def empty(self):
         """Some value of the class, to ask for the text of an error."""
@@ -192,9 +194,10 @@ class ConstantVariable(ValueVariable, BuiltinObject):
 
     def method_join(self, tx, iterable):
         """`"".join(iterable)` where the iterable is not a container of constants yet."""
-        if not is_iterable(iterable.python_type()):
-            tx.raise_observed(TypeError, "can only join an iterable")
-        return tx.fold(self.value.join, [tx.build_list(iterable.iterate(tx).listed(tx))], {})
+        from .elements import listed_or
+
+        items = listed_or(tx, iterable, lambda: complain(tx, self.value.join, None))
+        return tx.fold(self.value.join, [tx.build_list(items)], {})
 
     def method___getitem__(self, tx, index):
         """An index that is an object with `__index__`, or a slice with such."""

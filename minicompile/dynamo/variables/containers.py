@@ -13,9 +13,19 @@ from ..source import CallSource, ItemSource
 from .base import as_observed, complain, stand_in, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
-from .elements import Element, compare_items, constants, contains_itself, elements, next_or_none, plain, sort
+from .elements import (
+    Element,
+    compare_items,
+    constants,
+    contains_itself,
+    elements,
+    listed_or,
+    next_or_none,
+    plain,
+    sort,
+)
 from .iterators import SequenceIterator
-from .refusals import check_index, is_iterable
+from .refusals import check_index
 
 LARGEST = 100_000  # elements that `[x] * n` may make during capture
 
@@ -177,11 +187,9 @@ class MutableSequence(Sequence):
     def method___setitem__(self, tx, index, value):
         check_index(tx, self, index)
         index = plain(tx, index)
-        if isinstance(index, slice) and not is_iterable(value.python_type()):
-            complain(tx, operator.setitem, self.empty(), index, None)
-        return self.change(
-            tx, "__setitem__", index, value.iterate(tx).listed(tx) if isinstance(index, slice) else value
-        )
+        if isinstance(index, slice):
+            value = listed_or(tx, value, lambda: complain(tx, operator.setitem, self.empty(), index, None))
+        return self.change(tx, "__setitem__", index, value)
 
     def method___iadd__(self, tx, iterable):
         self.method_extend(tx, iterable)
@@ -218,6 +226,10 @@ def assign_deque(existing, items):
 class ListVariable(MutableSequence):
     cls = base = list
     not_found = "list.remove(x): x not in list"
+
+    def method___init__(self, tx, iterable=None, /):
+        self.change(tx, "clear")
+        return NONE if iterable is None else self.method_extend(tx, iterable)
 
     def replay(self, codegen):
         codegen.run(refill_list, self, list(self.items))

@@ -21,7 +21,7 @@ from .dict_views import MappingProxyVariable
 from .dicts import DictVariable, pairs_of
 from .elements import Element, contains_itself, each, is_none, iterator_of, next_or_none, plain, sort
 from .functions import BoundMethodVariable
-from .iterators import IndexIterator, SequenceIterator, mapping_base
+from .iterators import IndexIterator, SequenceIterator
 from .refusals import answered, refuse
 from .sets import SetVariable, read_from
 from .tensor import TensorVariable
@@ -79,13 +79,6 @@ def make_deque(tx, iterable=None, maxlen=NONE):
     made = DequeVariable([], maxlen=maxlen)
     if iterable is not None:
         made.method_extend(tx, iterable)
-    return made
-
-
-def fill_dict(tx, made, args, kwargs):
-    if len(args) > 1:
-        refuse_arguments(tx, mapping_base(made.empty()), args)
-    made.method_update(tx, *args, **kwargs)
     return made
 
 
@@ -357,22 +350,20 @@ def bound_method(tx, function, instance):
     return BoundMethodVariable(function, instance)
 
 
-def make_default_dict(tx, factory=NONE, /, *args, **kwargs):
-    is_callable = type_lookup(factory.python_type(), "__call__") is not None
-    with as_observed(tx):
-        collections.defaultdict(None if is_callable or is_none(factory) else 0)  # may complain
-    return fill_dict(tx, DictVariable(cls=collections.defaultdict, factory=factory), args, kwargs)
-
-
 # --- in a line each -------------------------------------------------------------------------------------
 def dict_maker(cls):
-    return lambda tx, /, *args, **kwargs: fill_dict(tx, DictVariable(cls=cls), args, kwargs)
+    def make(tx, /, *args, **kwargs):
+        made = DictVariable(cls=cls)
+        made.method___init__(tx, *args, **kwargs)
+        return made
+
+    return make
 
 
 HANDLERS |= {
     dict: dict_maker(dict),
     collections.OrderedDict: dict_maker(collections.OrderedDict),
-    collections.defaultdict: make_default_dict,
+    collections.defaultdict: dict_maker(collections.defaultdict),
     types.MappingProxyType: mapping_proxy,
     types.MethodType: bound_method,
     set: lambda tx, iterable=EMPTY, /: set_of(tx, iterable, set),

@@ -13,13 +13,12 @@ import operator
 
 from ..builder import wraps
 from ..source import AttrSource
-from .base import refuse_arguments, type_name, unsupported
+from .base import complain, refuse_arguments, unsupported
 from .constant import NONE, TRUE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import type_lookup
 from .dict_views import DictView
 from .elements import (
     SPELLED,
-    UserKey,
     check_unchanged,
     constants,
     contains_itself,
@@ -28,6 +27,7 @@ from .elements import (
     guard_hashes,
     guard_keys,
     has,
+    hashable,
     holds_new_keys,
     is_none,
     keys_list,
@@ -38,21 +38,11 @@ from .elements import (
     refuse_unknown_number,
     values_list,
 )
-from .iterators import KeyedIterator
-from .objects import UserDefinedObjectVariable
+from .iterators import KeyedIterator, mapping_base
 
 
-def hashable(tx, variable):
-    """The key that stands for a tracker; raises the program's TypeError for a value that cannot be hashed."""
-    variable = variable.realize()
-    if issubclass(variable.python_type(), tuple):
-        return tuple(hashable(tx, item) for item in variable.unpack(tx))
-    if variable.python_type().__hash__ is None:
-        tx.raise_observed(TypeError, f"unhashable type: '{type_name(variable.python_type())}'")
-    if isinstance(variable, ConstantVariable):
-        tx.fold(hash, [variable], {})  # a union or an annotation may hold what cannot be hashed
-    by_method = isinstance(variable, UserDefinedObjectVariable) and variable.hashes_by_method(tx)
-    return UserKey(tx, variable) if by_method else variable.key()
+def viewed(kind):
+    return lambda self, tx: DictView(self, kind)
 
 
 class DictVariable(BuiltinObject):
@@ -145,14 +135,7 @@ class DictVariable(BuiltinObject):
         self.method___setitem__(tx, key, value)
         return value
 
-    def method_keys(self, tx):
-        return DictView(self, "keys")
-
-    def method_values(self, tx):
-        return DictView(self, "values")
-
-    def method_items(self, tx):
-        return DictView(self, "items")
+    method_keys, method_values, method_items = map(viewed, ("keys", "values", "items"))
 
     def var_getattr(self, tx, name):
         if name == "default_factory" and self.cls is collections.defaultdict:
@@ -275,6 +258,18 @@ class DictVariable(BuiltinObject):
 
     def method_fromkeys(self, tx, *args):
         return tx.call(self.cls.fromkeys, *args)
+
+    def method___init__(self, tx, /, *args, **kwargs):
+        if self.cls is collections.defaultdict:
+            if self.source is not None:
+                unsupported("builtin on an unknown value", f"`__init__` of {self}, which exists already")
+            factory, args = args[0].realize() if args else NONE, args[1:]
+            is_callable = type_lookup(factory.python_type(), "__call__") is not None
+            complain(tx, self.cls, None if is_callable or is_none(factory) else 0)
+            self.factory = factory
+        if len(args) > 1:
+            refuse_arguments(tx, mapping_base(self.empty()), args)
+        return self.method_update(tx, *args, **kwargs)
 
     def method_update(self, tx, /, *others, **named):
         if len(others) > 1:

@@ -42,8 +42,6 @@ class Element:
         return any(question(self.variable, other.variable) for question in questions)
 
     def __hash__(self):
-        from .dicts import hashable
-
         return hash(hashable(self.tx, self.variable))
 
     def __repr__(self):
@@ -60,6 +58,19 @@ def _ordering(compare):
 
 for _name in ("lt", "le", "gt", "ge"):
     setattr(Element, f"__{_name}__", _ordering(getattr(operator, _name)))
+
+
+def hashable(tx, variable):
+    """The key that stands for a tracker; raises the program's TypeError for a value that cannot be hashed."""
+    variable = variable.realize()
+    if issubclass(variable.python_type(), tuple):
+        return tuple(hashable(tx, item) for item in variable.unpack(tx))
+    if variable.python_type().__hash__ is None:
+        tx.raise_observed(TypeError, f"unhashable type: '{type_name(variable.python_type())}'")
+    if isinstance(variable, ConstantVariable):
+        tx.fold(hash, [variable], {})  # a union or an annotation may hold what cannot be hashed
+    by_method = hasattr(variable, "hashes_by_method") and variable.hashes_by_method(tx)
+    return UserKey(tx, variable) if by_method else variable.key()
 
 
 def elements(tx, items):
@@ -125,17 +136,23 @@ def has(tx, variable, name):
     return type_lookup(cls, name) is not None
 
 
-def keys_of(tx, mapping):
-    """What its `keys()` gives, all at once."""
-    keys, cls = mapping.var_getattr(tx, "keys").call_function(tx, [], {}).realize(), mapping.python_type()
+def listed_or(tx, iterable, refuse):
+    """All elements; where `iter()` raises a TypeError, whatever it says, `refuse()` says another."""
     try:
-        iterator = keys.iterate(tx).realize()
+        iterator = iterable.iterate(tx).realize()
     except ObservedException as error:
         if not tx.exception_matches(error, TypeError):
             raise
-        kind = type_name(keys.python_type())
-        tx.raise_observed(TypeError, f"{type_name(cls)}.keys() returned a non-iterable (type {kind})")
+        refuse()
     return iterator.listed(tx)
+
+
+def keys_of(tx, mapping):
+    """What its `keys()` gives, all at once."""
+    keys = mapping.var_getattr(tx, "keys").call_function(tx, [], {}).realize()
+    names = [type_name(each.python_type()) for each in (mapping, keys)]
+    text = "{}.keys() returned a non-iterable (type {})".format(*names)
+    return listed_or(tx, keys, lambda: tx.raise_observed(TypeError, text))
 
 
 def ordered_pairs(tx, variable, update):

@@ -168,7 +168,7 @@ class GeneratorVariable(VariableTracker):
         from ..resume_code import emit_suspended_generator
 
         if self.finished:
-            return codegen.call(exhausted_generator)
+            return codegen.call(exhausted_generator, self.frame.code, self.names)
         self.refuse_handling()
         emit_suspended_generator(codegen, self.frame, self.started, self.names)
 
@@ -240,11 +240,13 @@ def close_dropped(tx):
 NOBODY_ELSE = 2  # references: the list, and the argument of getrefcount
 
 
-def exhausted_generator():
-    """What a finished generator looks like from outside."""
-    generator = (item for item in ())
-    for _ in generator:
-        pass
+def exhausted_generator(code, names):
+    """What a finished generator looks like from outside: one that was closed before it began."""
+    function = types.FunctionType(code, {}, None, None, tuple(types.CellType() for _ in code.co_freevars))
+    keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    generator = function(*(None for _ in range(code.co_argcount)), **dict.fromkeys(keywords))
+    generator.__name__, generator.__qualname__ = names
+    generator.close()
     return generator
 
 

@@ -15,7 +15,6 @@ from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .base import VariableTracker, refuse_arguments, unsupported
 from .constant import COMPARISONS, NONE, BuiltinObject, ConstantVariable, boolean
-from .dicts import hashable
 from .elements import (
     SPELLED,
     check_unchanged,
@@ -23,6 +22,7 @@ from .elements import (
     each,
     guard_hashes,
     guard_keys,
+    hashable,
     holds_new_keys,
     refuse_unknown_number,
 )
@@ -205,6 +205,12 @@ class SetVariable(BuiltinObject):
             for item in each(tx, other):
                 self.method_add(tx, item)
         return NONE
+
+    def method___init__(self, tx, iterable=None, /):
+        if self.cls is frozenset:
+            return NONE
+        self.method_clear(tx)
+        return NONE if iterable is None else self.method_update(tx, iterable)
 
     def method_difference_update(self, tx, *others):
         for other in others:
