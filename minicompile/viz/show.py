@@ -32,7 +32,7 @@ class Listing:
         body = highlight(self.code, get_lexer_by_name(self.language), formatter)
         box = (
             f"background:{style.CARD};color:{style.INK};border:1px solid {style.RULE};border-radius:6px;"
-            "padding:8px 14px;overflow-x:auto;font-size:13px;line-height:1.35"
+            "padding:8px 14px;overflow-x:auto;font-size:12.5px;line-height:1.35"
         )
         caption = f'<div style="color:{style.MUTED};font-size:12px">{escape(self.caption)}</div>'
         return {"text/html": f'<div style="{box}">{caption}{body}</div>', "text/plain": repr(self)}
