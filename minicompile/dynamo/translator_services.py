@@ -6,6 +6,7 @@ Goes in: Python values and trackers.  Comes out: trackers.  Mirrors the helper m
 
 import enum
 import operator
+import sys
 import typing
 
 from .. import errors
@@ -14,7 +15,7 @@ from .guard_checks import same_constant
 from .skip_files import attributes_of
 from .source import AttrSource, ConstantSource, GlobalSource, ItemSource
 from .variables.base import NotConstant, ObservedException, VariableTracker, fields_of, unsupported
-from .variables.constant import HAVE_COPIES, MADE_ANEW, MadeConstantVariable
+from .variables.constant import HAVE_COPIES, MADE_ANEW, BuiltinObject, ConstantVariable, MadeConstantVariable
 from .variables.containers import ListVariable
 from .variables.dicts import DictVariable
 from .variables.functions import BuiltinMethodVariable
@@ -27,6 +28,17 @@ ENUM_ATTRIBUTES = ("_name_", "_value_", "_sort_order_", "__objclass__")  # nobod
 
 EVALUATED = {"__bound__", "__constraints__", "__default__", "__value__"}  # when they are read, from 3.12 on
 TYPE_PARAMETERS = (typing.TypeVar, typing.ParamSpec, getattr(typing, "TypeAliasType", typing.TypeVar))
+
+
+def is_container(tracker):
+    return isinstance(tracker, BuiltinObject) and not isinstance(tracker, ConstantVariable)
+
+
+def mutable_parts(value):
+    """The lists, dicts and sets in the value of a constant, and the tuples that hold such."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
+    parts = [part for item in inside for part in mutable_parts(item)]
+    return [value, *parts] if parts or isinstance(value, (list, dict, set)) else []
 
 
 class TranslatorServices:
@@ -118,13 +130,15 @@ class TranslatorServices:
 
     def fold(self, function, args, kwargs):
         """Call a pure Python callable on constants."""
-        return self.fold_python(
-            function,
-            [a.as_python_constant() for a in args],
-            {k: v.as_python_constant() for k, v in kwargs.items()},
-        )
+        constants = [a.as_python_constant() for a in args]
+        named = {k: v.as_python_constant() for k, v in kwargs.items()}
+        pairs = zip((*args, *kwargs.values()), (*constants, *named.values()))
+        copies = [part for tracker, value in pairs if is_container(tracker.realize()) for part in mutable_parts(value)]
+        return self.fold_python(function, constants, named, copies)
 
-    def fold_python(self, function, constants, named):
+    def fold_python(self, function, constants, named, copies=()):
+        """copies: what stands in the arguments for objects of the program."""
+        before = list(map(sys.getrefcount, copies))
         try:
             with WarningsAreBreaks():
                 result = function(*constants, **named)
@@ -132,6 +146,8 @@ class TranslatorServices:
             raise
         except Exception as error:  # whatever it raises, the captured program sees
             self.raise_python_exception(error)
+        if list(map(sys.getrefcount, copies)) != before:  # as in `list[a_list]`, which is to hold the program's own
+            unsupported("function written in C", f"{getattr(function, '__qualname__', function)} keeps an argument")
         if hasattr(type(result), "__next__"):  # of its own, and under way once it was used
             unsupported("function written in C", f"{getattr(function, '__qualname__', function)} makes an iterator")
         if type(result) in MADE_ANEW:

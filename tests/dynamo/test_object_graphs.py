@@ -1,8 +1,11 @@
 """Objects that refer to each other, copies, functions with attributes, modules of unusual shape, against eager."""
 
+import collections
 import copy
+import enum
 import functools
 import types
+import typing
 import weakref
 
 import pytest
@@ -492,3 +495,27 @@ def test_globals_that_may_be_there_or_not():
         return step, steps, lambda: [name for name in (*namespace, *vars(module)) if name[0] != "_"]
 
     same(program)
+
+
+KEEPERS = [
+    lambda a: list[a].__args__[0],
+    lambda a: dict[int, (1, a)].__args__[1][1],
+    lambda a: typing.Annotated[int, a].__metadata__[0],
+    lambda a: collections.abc.Callable[[int], a].__args__[1],
+    lambda a: types.GenericAlias(list, a).__args__[0],
+    lambda a: enum.Enum("Made", {"A": a}).A.value,
+    lambda a: property(a).fget,
+    lambda a: staticmethod(a).__func__,
+    lambda a: functools.partial(len, a).args[0],
+]
+
+
+@pytest.mark.parametrize("number", range(len(KEEPERS)))
+def test_what_keeps_an_argument_keeps_the_programs_own(number):
+    def program(x, given):
+        made = [1, 2]
+        kept = KEEPERS[number](given), KEEPERS[number](made)
+        made.append(3)
+        return x + 1, kept[0] is given, kept[1] is made, kept[1]
+
+    assert minicompile.compile(program, backend="eager")(torch.ones(2), [1])[1:] == (True, True, [1, 2, 3])

@@ -91,7 +91,10 @@ RISKY = """
     <$A>.append(operator.attrgetter('v.real')(<O>)) ; <$A>.append(<X>.__add__(<X>)) ; <$A>.append(<X>.__eq__(<X>))
     <$A>.append(<X>.__hash__()) ; <$A>.append(<L>.__getitem__(<X>)) ; <$A>.append(<X>.__class__.__name__)
     del <$O>.v, <$E>[<I>] ; <$A>.append(type(<X>)()) ; <$A>.append(type(<X>)(<X>))
-    <$A>.append(list(itertools.batched(<L>, 2)))
+    <$A>.append(list(itertools.batched(<L>, 2))) ; <$A>.append('%s' % <X>) ; <$A>.append('%r|%s' % (<X>, <X>))
+    <$A>.append(<X> | <X>) ; <$A>.append(typing.TypeVar('V') | <X>) ; <$A>.append(<X> == <U>) ; <$A>.append(<U> + <T>)
+    <$A>.append(dict([<X>, <X>])) ; <$A>.append({}.update([<X>])) ; <$A>.append(<X>.__hash__() == hash(<X>))
+    <$A>.append(<X>.__reduce_ex__(2)[0])
 """
 BLOCKS = r"""
 class NAME(torch.nn.Module):

@@ -4,6 +4,19 @@ The blocks are like those of corner_rows.py, to which they are added.
 """
 
 BLOCKS = r"""
+def NAME(k8: int = <I>, k9=<X>, *, k7=<L>):
+    return k8, k9, k7
+NAME_named, NAME_it = NAME.__kwdefaults__, NAME.__defaults__
+NAME_named['k7'] = <X>
+BODY
+try:
+    setattr(NAME, ['__name__', '__doc__', '__kwdefaults__', '__annotations__'][<I> % 4], <X>)
+except TypeError as NAME_error:
+    <$A>.append(str(NAME_error))
+NAME_named['k7'] = <X>
+NAME.__defaults__ = <P>
+<$A>.append((NAME(), NAME_named is NAME.__kwdefaults__, NAME_it is NAME.__defaults__))
+
 NAME = {'a': <I>}
 NAME_views = NAME.keys(), NAME.values(), NAME.items()
 BODY
