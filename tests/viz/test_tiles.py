@@ -82,7 +82,8 @@ def test_recorded_figures():
     picture = recordings.draw_bandwidth(micro)
     assert picture.text.startswith("NVIDIA H200, torch 2.") and "gelu" in picture.text
     fresh = recordings.measure_bandwidth(["gelu"], device="cpu", size="small")
-    assert recordings.shares(fresh)["gelu"][1] is None and recordings.draw_bandwidth(fresh).text
+    fresh["rows"][0]["share"] = 0.5  # there is one where the copy takes longer than the arithmetic, which depends
+    assert recordings.shares(fresh)["gelu"] == (0.5, None) and recordings.draw_bandwidth(fresh).text
 
 
 def test_recorded_race_launches_and_modes():
