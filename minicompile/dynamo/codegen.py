@@ -154,6 +154,8 @@ class PyCodegen:
 
     def __call__(self, tracker):
         """Push the value of a tracker."""
+        if isinstance(tracker, LazyVariable) and tracker.source in self.temporaries:  # saved; looked at since, perhaps
+            return self.load_fast(self.temporaries[tracker.source])
         if is_untouched(tracker):
             if isinstance(tracker.source, (AttrSource, ItemSource)):
                 self.output.guard("present", tracker.source)  # so that the read cannot raise

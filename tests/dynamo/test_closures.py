@@ -167,3 +167,26 @@ def test_named_defaults_that_came_later_are_guarded():
     assert compiled(X).equal(X)
     function.__kwdefaults__ = {"b": 2}
     assert compiled(X).equal(X + 2)
+
+
+@pytest.mark.parametrize("kind", [list, lambda items: dict(enumerate(items)), collections.deque])
+def test_what_lies_in_a_changed_container_is_not_read_again_from_an_argument_that_was_rebound(kind):
+    def f(x, held, other):
+        def rebind():
+            nonlocal x, held
+            x = other[0]
+            held.update({7: 7}) if isinstance(held, dict) else held.append(7)
+            held = dict(held) if isinstance(held, dict) else [*held]
+
+        following = x + 1
+        rebind()
+        minicompile.graph_break()
+        return x, held, following
+
+    x = torch.ones(2)
+    compiled = minicompile.compile(f, backend="eager")
+    for _ in range(2):
+        held = kind([1, x])
+        now, copied, _ = compiled(x, held, [3])
+        assert now == 3 and copied is not held
+        assert held[1] is x and copied[1] is x and len(held) == len(copied) == 3

@@ -247,3 +247,14 @@ def test_what_a_graph_cannot_write_is_left_to_eager():
 
 def test_python_types_as_dtypes():
     check(lambda x: (x.numpy().astype(int), np.zeros(2, dtype=float), np.ones(2, bool)), torch.ones(2))
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, torch.func.jacfwd])
+@pytest.mark.parametrize("convert", [np.array, np.asarray])
+def test_a_tensor_inside_of_a_transform_has_no_memory_for_an_array(transform, convert):
+    def program(x):
+        return transform(convert)(x)
+
+    for call in (program, minicompile.compile(program, backend="eager")):
+        with pytest.raises(RuntimeError, match="Cannot access data pointer"):
+            call(torch.ones(2, 2))

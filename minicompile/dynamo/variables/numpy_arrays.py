@@ -296,7 +296,8 @@ def to_numpy(tx, tensor, *args, **kwargs):
     """`tensor.numpy()`: the same memory; whatever is unusual about it, eager may refuse."""
     fake = tensor.fake
     unusual = args or kwargs or fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg()
-    if unusual or fake.dtype not in DTYPES:
+    inside = torch._C._functorch.is_functorch_wrapped_tensor(fake)  # of a transform, where it has no memory
+    if unusual or inside or fake.dtype not in DTYPES:
         unsupported("tensor read as a list or array", f"Tensor.numpy() of {tensor}")
     return NumpyArrayVariable(graph_call(tx, "detach", [tensor], {}, op="call_method"))
 
