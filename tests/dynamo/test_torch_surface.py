@@ -538,6 +538,19 @@ def resized(x):
     return out + 1
 
 
+@pytest.mark.parametrize("out", [5, "a", 1.5, torch.Size([1]), [5], object(), None])
+@pytest.mark.parametrize("function", [torch.add, torch.max])
+def test_an_out_that_is_no_tensor_is_pytorchs_to_refuse(function, out):
+    def program(x):
+        try:
+            return x + 1, str(function(x, 0, out=out))
+        except (TypeError, RuntimeError) as error:
+            return x, (type(error), str(error))
+
+    minicompile.reset()
+    assert minicompile.compile(program, backend="eager")(torch.ones(2))[1] == program(torch.ones(2))[1]
+
+
 def gradient_written(x):
     x.grad = torch.ones_like(x) * 2
     return x * x.grad

@@ -103,11 +103,14 @@ class TorchFunctionVariable(ValueVariable):
 
 def call_with_out(tx, function, args, kwargs):
     """`out=` writes into its argument and returns that object; a wrong shape would resize it, so that breaks."""
-    out = kwargs["out"]
-    targets = out.unpack(tx) if not isinstance(out, TensorVariable) else [out]
-    before = [tuple(t.realize().fake.shape) for t in targets]
+    out = kwargs["out"].realize()
+    targets = out.unpack(tx) if issubclass(out.python_type(), (list, tuple)) else [] if tx.is_none(out) else [out]
+    targets = [target.realize() for target in targets]
+    if not all(isinstance(target, TensorVariable) for target in targets):
+        unsupported("torch call left to eager", f"{function.__name__} with an `out` that is no tensor")
+    before = [tuple(target.fake.shape) for target in targets]
     result = graph_call(tx, function, args, kwargs)
-    if before != [tuple(t.realize().fake.shape) for t in targets]:
+    if before != [tuple(target.fake.shape) for target in targets]:
         unsupported("tensor storage", "the out tensor has another shape than the result", "give it the right shape")
     return result
 
