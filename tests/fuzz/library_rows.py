@@ -95,6 +95,13 @@ RISKY = """
     <$A>.append(<X> | <X>) ; <$A>.append(typing.TypeVar('V') | <X>) ; <$A>.append(<X> == <U>) ; <$A>.append(<U> + <T>)
     <$A>.append(dict([<X>, <X>])) ; <$A>.append({}.update([<X>])) ; <$A>.append(<X>.__hash__() == hash(<X>))
     <$A>.append(<X>.__reduce_ex__(2)[0])
+    <$L>.__init__(<G>) ; <$D>.__init__(<D>) ; list.__init__(<$L>, <X>)
+    <$A>.append(<X>.__mul__(<X>)) ; <$A>.append(<X>.__or__(<X>)) ; <$A>.append(<X>.__lt__(<X>)) ; {**<X>}
+    object.__setattr__(<$U>, <X.>, <I>) ; object.__getattribute__(<U>, <X.>) ; setattr(<$O>, <X.>, <I>)
+    <$A>.append(total_of(*<X>)) ; <$A>.append(total_of(**<X>)) ; <$L>[<I>:] = <X> ; <$E>.update(<X>) ; <=S> |= <X>
+    <$A>.append(operator.countOf(<X>, <I>)) ; <$A>.append(functools.cmp_to_key(<FN>)(<I>) < <X>) ; <$L>.extend(<X>)
+    <$A>.append(collections.OrderedDict(<X>)) ; <$A>.append(re.compile(<C>)) ; <$A>.append(re.match('(', <C>))
+    <$A>.append(torch.add(<T>, 1, out=<X>)) ; <$A>.append(<X>.__getitem__(<X>)) ; <$A>.append(<C>.join(<X>))
 """
 BLOCKS = r"""
 class NAME(torch.nn.Module):
