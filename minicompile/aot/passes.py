@@ -15,6 +15,7 @@ from .nodes import base_of, can_be_one, escaping, has_effect, is_view, replace, 
 
 aten = torch.ops.aten
 COPIES = {aten.clone.default: 0, aten._to_copy.default: 0, aten.copy.default: 1}  # which argument is copied
+STRIDED_VIEWS = {aten.permute.default, aten.transpose.int, aten.unsqueeze.default, aten.expand.default}
 LOSSLESS = {  # casting to any of these and back gives the same bits
     torch.bfloat16: {torch.float32, torch.float64},
     torch.float16: {torch.float32, torch.float64},
@@ -48,6 +49,23 @@ def remove_copies(graph, escape):
         protects = rules.is_users(graph, source) and not node.meta.get("stands_for_input")
         if not protects and can_be_one(node, source, escape):
             replace(graph, node, source)
+
+
+def copies_in_rows(node):
+    return node.target is aten.clone.default and node.kwargs.get("memory_format") is torch.contiguous_format
+
+
+def remove_copies_of_copies(graph, escape):
+    """What is copied in rows once it is seen from another side need not be in rows before."""
+    for node in filter(copies_in_rows, list(graph.nodes)):
+        views, source = [], node.args[0]
+        while source.target in STRIDED_VIEWS and len(source.users) == 1:
+            views.append(source)
+            source = source.args[0]
+        if copies_in_rows(source) and len(source.users) == 1 and not rules.is_users(graph, source.args[0]):
+            replace(graph, source, source.args[0])
+            for view in reversed(views):
+                view.meta["val"] = view.target(*fx.map_arg(view.args, lambda n: n.meta["val"]))
 
 
 def remove_casts_there_and_back(graph, escape):
@@ -121,6 +139,7 @@ def last_placeholder(graph):
 
 PASSES = (
     remove_views_that_change_nothing,
+    remove_copies_of_copies,
     remove_copies,
     remove_casts_there_and_back,
     rules.fold_numbers,

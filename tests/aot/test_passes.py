@@ -319,3 +319,33 @@ def test_other_products_stay(fn):
     found = targets(graph)
     assert aten.mm.default in found and aten.addmm.default not in found and aten.cat.default not in found
     torch.testing.assert_close(*run(graph, fn, LONG, SHORT))
+
+
+# --- copies -----------------------------------------------------------------------------------------
+def test_a_copy_in_rows_of_what_was_copied_in_rows_is_one_copy_or_none():
+    heads = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(1)).transpose(1, 2)  # (2, 3, 5, 4)
+
+    def joined(x):  # rows of x's memory
+        return (x * 2).contiguous().permute(0, 2, 1, 3).contiguous().view(10, 12) + 1
+
+    graph = trace(joined, heads)
+    assert changed_by(graph, "remove_copies_of_copies") == -1 and aten.clone.default not in targets(graph)
+    runs_equal(graph, joined, heads)
+
+    def turned(x):  # not the order of x's memory: a copy it is
+        return x.contiguous().unsqueeze(0).permute(0, 1, 3, 2, 4).contiguous().view(6, 20) + 1
+
+    rows = heads.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    graph = trace(turned, rows)
+    assert changed_by(graph, "remove_copies_of_copies") == -1 and targets(graph).count(aten.clone.default) == 1
+    runs_equal(graph, turned, rows)
+
+
+def test_a_copy_that_others_read_too_stays():
+    def fn(x):
+        rows = x.t().contiguous()
+        return rows.view(-1) + rows.t().contiguous().view(-1)
+
+    graph = trace(fn, X)
+    assert changed_by(graph, "remove_copies_of_copies") == 0 and aten.clone.default in targets(graph)
+    runs_equal(graph, fn, X)
