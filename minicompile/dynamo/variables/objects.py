@@ -370,11 +370,21 @@ OBJECT_METHODS = {
 }
 
 
+def kept_by_thread(local):
+    return threading.local.__getattribute__(local, "__dict__")
+
+
 class ThreadLocalVariable(UserDefinedObjectVariable):
     """A `threading.local()` (torch's default device): what this thread keeps, in a dict that C code finds."""
 
+    def instance_dict(self):
+        return kept_by_thread(self.value) if self.value is not None else {}
+
+    def has_instance_dict(self):
+        return True
+
     def guard_lacks(self, tx, name):
-        tx.guard("equals", CallSource(CallSource(self.source, attributes_of), dict.__contains__, (name,)), False)
+        tx.guard("equals", CallSource(CallSource(self.source, kept_by_thread), dict.__contains__, (name,)), False)
 
 
 wraps(threading.local)(wrapped_as(ThreadLocalVariable))
