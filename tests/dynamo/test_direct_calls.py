@@ -14,6 +14,7 @@ import torch
 from fuzz import builtin_classes, classes, prelude
 
 import minicompile
+from minicompile.testing import check
 
 NAMESPACE = {
     **{name: getattr(classes, name) for name in (*classes.__all__, *builtin_classes.__all__)},
@@ -347,3 +348,24 @@ def test_no_guard_asks_a_method_of_the_users_for_a_dict():
         minicompile.reset()
         for _ in range(2):
             assert torch.equal(minicompile.compile(program, backend="eager")(X, cls()), X + 1)
+
+
+# --- what classes have, and their instances do not ----------------------------------------------------
+INSTANCES = [[1], (1,), {1: 2}, {1}, 3, "s", None, range(3), slice(1, 2), collections.deque([1]), torch.Size([1])]
+INSTANCES += [types.MappingProxyType({1: 2}), {}.keys(), iter([1]), functools.partial(len), X.long(), ValueError()]
+
+
+@pytest.mark.parametrize("value", INSTANCES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", ["__or__", "__ror__", "mro", "__name__", "__call__", "__bases__", "__instancecheck__"])
+def test_what_a_metaclass_has_is_no_attribute_of_an_instance(value, name):
+    def read(x):
+        try:
+            found = getattr(value, name)
+        except AttributeError as error:
+            return x + 1, str(error)
+        try:
+            return x + 2, type(found(1)).__name__
+        except TypeError as error:
+            return x + 3, str(error)
+
+    check(read, torch.ones(2))

@@ -54,7 +54,7 @@ class BuiltinObject(VariableTracker):
         if name == "__class__":
             return tx.build(self.python_type())
         cls = self.python_type()
-        if not hasattr(cls, name):
+        if type_lookup(cls, name) is None:  # `hasattr(list, "__or__")` is true: classes have it, lists do not
             tx.raise_observed(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
         if callable(getattr(cls, name)):
             return BuiltinMethodVariable(self, name)
@@ -88,7 +88,7 @@ class BuiltinObject(VariableTracker):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
             return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
-        if not hasattr(cls, name):
+        if type_lookup(cls, name) is None:
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
         if name in BINARY_METHODS and cls.__module__ != "typing":  # `TypeVar("T") | anything`
             refuse_numbers_that_vary(name, args)
@@ -122,7 +122,7 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         found = class_lookup(tx, type(self.value), name)
         if found is not None and type(found.attribute) in (types.FunctionType, property):
             return descriptor_get(tx, found, self)
-        if not hasattr(type(self.value), name):  # the methods below are those of texts
+        if type_lookup(type(self.value), name) is None:  # the methods below are those of texts
             return tx.constant_getattr(self, name)
         return VariableTracker.var_getattr(self, tx, name)
 

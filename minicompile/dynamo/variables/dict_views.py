@@ -5,6 +5,7 @@ Mirrors `torch/_dynamo/variables/dicts.py`.  Taught in chapter 06.
 """
 
 import gc
+import operator
 import types
 
 from ..builder import wraps
@@ -153,8 +154,10 @@ class MappingProxyVariable(BuiltinObject):
     def call_method(self, tx, name, args, kwargs):
         if not hasattr(types.MappingProxyType, name):
             return super().call_method(tx, name, args, kwargs)
-        if name in COMPARISON_METHODS:  # CPython asks one proxy, then the other
+        if name in (*COMPARISON_METHODS, "__or__", "__ror__"):  # CPython asks one proxy, then the other
             args = [a.realize().owner if isinstance(a.realize(), MappingProxyVariable) else a for a in args]
+        if name in ("__or__", "__ror__"):
+            return tx.call(operator.or_, *([self.owner, *args] if name == "__or__" else [*args, self.owner]))
         return self.owner.call_method(tx, name, args, kwargs)
 
 

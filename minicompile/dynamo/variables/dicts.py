@@ -143,13 +143,13 @@ class DictVariable(BuiltinObject):
         pending = tx.side_effects.load_attr(self, name)
         if pending is not None and pending is not tx.side_effects.DELETED:
             return pending
-        if self.cls is collections.OrderedDict and self.source is not None and not hasattr(self.cls, name):
+        if self.cls is collections.OrderedDict and self.source is not None and type_lookup(self.cls, name) is None:
             unsupported("builtin on an unknown value", f"`{name}` of an OrderedDict")
         return super().var_getattr(tx, name)
 
     def var_setattr(self, tx, name, value):
         """An OrderedDict takes attributes (`state_dict._metadata`)."""
-        if self.cls is not collections.OrderedDict or hasattr(self.cls, name):
+        if self.cls is not collections.OrderedDict or type_lookup(self.cls, name) is not None:
             return super().var_setattr(tx, name, value)
         if self.source is None:
             tx.side_effects.new_object(self)

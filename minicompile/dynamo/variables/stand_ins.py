@@ -58,7 +58,7 @@ class StandInVariable(UserDefinedObjectVariable):
         stored = self.stored_attribute(tx, name)
         if stored is not None:
             return stored
-        if not hasattr(self.original.cls, name):
+        if type_lookup(self.original.cls, name) is None:
             message = f"'{type_name(self.original.cls)}' object has no attribute '{name}'"
             tx.raise_observed(AttributeError, message)
         if name in self.state:
@@ -84,7 +84,7 @@ class StandInVariable(UserDefinedObjectVariable):
     def call_method(self, tx, name, args, kwargs):
         """Of the original's methods, those that the polyfill has."""
         found = None if self.stored_attribute(tx, name) is not None else class_lookup(tx, self.cls, name)
-        if found is None or not (tx.is_polyfill() or hasattr(self.original.cls, name)):
+        if found is None or not (tx.is_polyfill() or type_lookup(self.original.cls, name) is not None):
             return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
         return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
 

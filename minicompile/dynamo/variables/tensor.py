@@ -21,10 +21,10 @@ from ... import record
 from ..dynamic_shapes import is_symbolic
 from ..polyfills import tensors
 from ..skip_files import attributes_of
-from ..source import AttrSource, CallSource, ConstantSource
+from ..source import AttrSource, CallSource
 from . import tensor_state
 from .base import VariableTracker, unsupported
-from .descriptors import descriptor_get, type_lookup
+from .descriptors import descriptor_get, guard_lookup, type_lookup
 from .functions import BuiltinMethodVariable
 from .overrides import dispatch, is_overridden
 from .symbolic import SymNodeVariable
@@ -92,12 +92,12 @@ class TensorVariable(VariableTracker):
             return tensor_state.STATE[name](tx, self)
         if name == "grad_fn" and (not self.fake.requires_grad or self.source is None and self.fake.is_leaf):
             return tx.build(None)
-        if callable(getattr(torch.Tensor, name, None)):
+        if found is not None and callable(getattr(torch.Tensor, name, None)):
             return self.own_attribute(tx, name) or BuiltinMethodVariable(self, name)
-        if not hasattr(torch.Tensor, name):
+        if found is None:
             own = self.own_attribute(tx, name)
             if own is None:
-                tx.guard("class_lacks", ConstantSource(self.cls, self.cls.__qualname__), name)
+                guard_lookup(tx, self.cls, name, None, None)
                 tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
             return own
         unsupported("tensor attribute", f"Tensor.{name} has no meaning inside a graph")

@@ -140,7 +140,7 @@ class RangeVariable(ValueVariable, BuiltinObject):
     def call_method(self, tx, name, args, kwargs):
         if name in ("__iter__", "__reversed__"):
             return super().call_method(tx, name, args, kwargs)
-        if hasattr(range, name) and tx.can_fold(self, args, kwargs):
+        if type_lookup(range, name) is not None and tx.can_fold(self, args, kwargs):
             return tx.fold(getattr(self.value, name), args, kwargs)
         return super().call_method(tx, name, args, kwargs)
 
