@@ -3,6 +3,7 @@
 import collections
 import functools
 import itertools
+import json
 import math
 import operator
 import random
@@ -475,3 +476,16 @@ def test_who_asks_why_a_guard_failed_adds_no_key_to_a_defaultdict():
     compiled = minicompile.compile(program, backend="eager")
     for given, n in (({"a": 0, "b": 2}, 1), ({"a": 0, "b": 2}, 2), ({"a": 0}, 1), ({"c": 3, "d": 4, "a": 1}, 1)):
         assert torch.equal(compiled(torch.ones(2), given, n), program(torch.ones(2), given, n))
+
+
+def test_a_dict_that_is_being_built_at_a_break_and_is_another_then():
+    def fn(x, a, base):
+        x = x + 1
+        while a:
+            first, [] = {**base, 0: json.loads("[1, [2]]")}
+
+    compiled = minicompile.compile(fn, backend="eager")
+    for base in ({}, {1: 2}, {"b": 1}):
+        for call in (fn, compiled):
+            with pytest.raises((TypeError, ValueError), match="unpack"):
+                call(torch.ones(1), [1], base)

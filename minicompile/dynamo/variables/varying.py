@@ -42,6 +42,10 @@ class VaryingVariable(VariableTracker):
     def next(self, tx):
         return self.call_method(tx, "__next__", [], {})
 
+    def update(self, tx, pairs):
+        """The dict of `{**a, **b}` or `f(**a, **b)`, where a break lies between."""
+        return self.call_method(tx, "update", [], {})
+
     def call_function(self, tx, args, kwargs):
         return self.call_method(tx, "__call__", args, kwargs)
 
