@@ -4,6 +4,7 @@ Goes in: what `minicompile.capture` returned, for one call or for several calls 
 Comes out: Pictures.  Mirrors tlparse's list of compiled frames.  Taught in chapter 05.
 """
 
+import collections
 import inspect
 import re
 import types
@@ -103,6 +104,8 @@ def draw_breaks(fn, *captures, title=""):
     """The source on the left, each line with the graphs that compute it; the frames on the right, each with its end."""
     parts = parts_of(captures)
     numbers = {code: k for k, code in enumerate((c for c, p in parts.items() if p.operations), 1)}
+    names = names_of(parts)
+    heads = {code: f"{numbers[code]}: {name}" if code in numbers else name for code, name in names.items()}
     lines, first = inspect.getsourcelines(fn)
     dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.3; fontname="DejaVu Sans";']
     dot += [f'label="{title}"; labelloc=t; fontsize=14;'] if title else []
@@ -115,13 +118,13 @@ def draw_breaks(fn, *captures, title=""):
     done = set()  # what a loop goes back to
     for code, part in parts.items():
         done.add(code)
-        dot.append(f"{ids[code]} [label=<{part_table(part, numbers.get(code))}>];")
+        dot.append(f"{ids[code]} [label=<{part_table(part, heads[code])}>];")
         for target in part.next_codes:
             ends = ":n -> {}:n [constraint=false]" if target in done else ":out:e -> {}:in:w"
             dot.append(f"{ids[code]}{ends.format(ids[target])};")
     dot.append(f"source -> {ids[next(iter(parts))]} [style=dotted, arrowhead=none]; }}")
     alt = f"{len(parts)} frames of {fn.__qualname__}, {len(numbers)} graphs"
-    return render("\n".join(dot), text_of(parts, numbers), alt)
+    return render("\n".join(dot), text_of(parts, names, heads), alt)
 
 
 def table(rows):
@@ -148,19 +151,26 @@ def source_table(lines, first, parts, numbers):
     return table(rows)
 
 
-def part_table(part, number):
-    head = f"{number}: {part.title}" if number else part.title
+def names_of(parts):
+    """{code: what its frame is called}: resume functions at one line (a loop has several) are told apart."""
+    names, seen = {}, collections.Counter()
+    for code, part in parts.items():
+        seen[part.title] += 1
+        names[code] = part.title + (f" ({seen[part.title]})" if seen[part.title] > 1 else "")
+    return names
+
+
+def part_table(part, head):
     return table(
         [cell(head, style.CARD, port="in"), *(cell(t, c, port=("out" if c == EAGER else "")) for t, c in part.lines())]
     )
 
 
-def text_of(parts, numbers):
+def text_of(parts, names, heads):
     blocks = []
     for code, part in parts.items():
-        head = f"{numbers[code]}: {part.title}" if code in numbers else part.title
-        ways = [f"    -> {parts[target].title}" for target in part.next_codes]
-        blocks.append("\n".join([head, *(f"    {text}" for text, _ in part.lines()), *ways]))
+        ways = [f"    -> {names[target]}" for target in part.next_codes]
+        blocks.append("\n".join([heads[code], *(f"    {text}" for text, _ in part.lines()), *ways]))
     return "\n".join(blocks)
 
 

@@ -123,7 +123,7 @@ SCRIPT = """
     buttons.back.addEventListener("click", function () { show(+slider.value - 1); });
     buttons.forward.addEventListener("click", function () { show(+slider.value + 1); });
     buttons.last.addEventListener("click", function () { show(last); });
-    show(0);
+    show(film.start);
   });
 })();
 """
@@ -169,6 +169,7 @@ def film_data(strip):
                 }
             )
     kept = steps[:MOST_STEPS]
+    operations = [born for frame in frames for text, born in frame["nodes"] if not text.startswith("input")]
     if len(steps) > len(kept):
         kept[-1]["note"] = f"{len(steps) - len(kept)} more steps are in the text form (print the strip)"
     return {
@@ -177,4 +178,5 @@ def film_data(strip):
         "codes": [strip.code_data(code) for code in codes],
         "frames": frames,
         "steps": kept,
+        "start": min([*operations, len(kept) - 1]),  # the first frame of the film has little to show
     }

@@ -54,6 +54,7 @@ def test_a_loop_points_back():
     first = inspect.getsourcelines(looping)[1]
     text = picture.text
     assert "captured 2 times; the last:" in text and text.count(f"-> resume at line {first + 1}") == 4
+    assert f"resume at line {first + 1} (2)" in text, "two frames go on at this line"
 
 
 def test_before_and_after():

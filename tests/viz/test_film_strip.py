@@ -144,6 +144,7 @@ def test_html_is_self_contained_without_ids_and_keeps_the_text_form():
     film = film_of(markup)
     assert len(film["steps"]) == len(strip)
     assert not re.search(r'\bid="|src=|href=|https?:', markup)
+    assert film["steps"][film["start"]]["text"] == "BINARY_OP +", "it opens where the graph has its first operation"
     assert html.escape(repr(strip)) in markup
     step = next(s for s in film["steps"] if s["text"] == "COMPARE_OP >")
     code = film["codes"][step["code"]]
@@ -159,7 +160,7 @@ function move(k, step) {
   var slider = strips[k].querySelector("input");
   slider.value = step; slider.dispatchEvent(new Event("input"));
 }
-say(0); move(0, 3); say(0); say(1);
+say(0); say(1); move(0, 3); say(0); say(1);
 strips[1].querySelectorAll("button")[3].click(); say(1); say(0);
 strips[0].querySelectorAll("button")[2].click(); say(0);
 seen.push(strips[0].querySelectorAll(".mc-graph > div").length);
@@ -176,10 +177,12 @@ def test_the_slider_moves_in_a_browser_and_two_strips_do_not_clash(tmp_path, cap
     dom = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=120, check=True).stdout
     seen = json.loads(html.unescape(re.search(r"<title>(.*)</title>", dom).group(1)))
     label = lambda strip, k: f"step {k + 1} of {len(strip)}:  {strip[k].text}"
+    starts = [strip.steps.index(find(strip, text)) for strip, text in ((first, "BINARY_OP +"), (second, "BINARY_OP *"))]
     assert seen == [
-        label(first, 0),
+        label(first, starts[0]),
+        label(second, starts[1]),
         label(first, 3),
-        label(second, 0),
+        label(second, starts[1]),
         label(second, len(second) - 1),
         label(first, 3),
         label(first, 4),
