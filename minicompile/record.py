@@ -68,6 +68,7 @@ counters = collections.Counter()  # graphs, graph_breaks, recompiles, kernels, e
 break_reasons = collections.Counter()  # kind -> count
 _local = threading.local()
 _warned = set()
+_set_aside = threading.Lock()  # held while old objects are set aside
 at_end_of_call = operator.call  # dynamo's, once it is imported: a function waits for the end of the outermost call
 
 
@@ -103,14 +104,15 @@ def reopen(entry):
 def old_objects_set_aside():
     """The collector looks for cycles among new objects only: compiling makes so many that it would go through all that
     a process has imported again and again."""
-    if gc.get_freeze_count():  # the user's own doing, or another thread's compilation
+    if _set_aside.acquire(blocking=False) and not gc.get_freeze_count():
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()
+            _set_aside.release()
+    else:  # another thread's compilation, or the program's own doing: never asked again, since counting takes a while
         yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def since(start):

@@ -5,6 +5,7 @@ import functools
 import gc
 import inspect
 import pickle
+import threading
 
 import pytest
 import torch
@@ -279,8 +280,9 @@ def test_compiled_functions_and_models_can_be_freed():
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_collector_leaves_alone_what_existed_before_a_compilation(own):
+def test_the_collector_leaves_alone_what_existed_before_a_compilation(own, monkeypatch):
     counts = []
+    monkeypatch.setattr(minicompile.record, "_set_aside", threading.Lock())
 
     def backend(gm, inputs):
         counts.append(gc.get_freeze_count())
@@ -293,5 +295,9 @@ def test_the_collector_leaves_alone_what_existed_before_a_compilation(own):
         minicompile.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
         assert counts[0] > 10_000 and gc.isenabled()
         assert (gc.get_freeze_count() > 0) == own == (before > 0)
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: counts.append("asked"))
+        for number in range(3):  # counting them goes through them all
+            minicompile.compile(lambda x, number=number: x + number, backend="eager")(torch.ones(2))
+        assert counts[1:] == ([] if own else ["asked"] * 3)
     finally:
         gc.unfreeze()
