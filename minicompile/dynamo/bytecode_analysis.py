@@ -6,6 +6,7 @@ listing.  Mirrors `torch/_dynamo/bytecode_analysis.py`.  Taught in chapter 02.
 
 import collections
 import dis
+import types
 
 from .bytecode_versions import GENERATOR_START_DEPTH, ExceptionHandler
 
@@ -206,3 +207,22 @@ def shadows_a_cell(code, instructions):
     return any(
         uses["LOAD_FAST", name] or uses["STORE_FAST", name] > 2 * uses["LOAD_FAST_AND_CLEAR", name] for name in inner
     )
+
+
+def settled_cells(code, instructions):
+    """The cells made by `code` that keep their first value: no function inside, second place or loop writes them."""
+    at = {id(instruction): k for k, instruction in enumerate(instructions)}
+    loops = [(at[id(i.argval)], k) for k, i in enumerate(instructions) if i.is_jump and at[id(i.argval)] <= k]
+    writes = collections.Counter(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    for k, instruction in enumerate(instructions):
+        if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            writes[instruction.argval] += 2 if any(start <= k <= end for start, end in loops) else 1
+    writes.update(written_inside(code))
+    return {name for name in code.co_cellvars if writes[name] == 1}
+
+
+def written_inside(code):
+    """Names that functions inside this one write (`nonlocal`), twice each: nobody knows when."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    written = [i.argval for each in inner for i in dis.get_instructions(each) if i.opname == "STORE_DEREF"]
+    return 2 * written + [name for each in inner for name in written_inside(each)]

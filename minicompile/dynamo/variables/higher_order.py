@@ -205,34 +205,6 @@ def call_checkpoint(tx, function, *args, **kwargs):
     return graph_call(tx, checkpoint, operands, options)
 
 
-# --- hooks ----------------------------------------------------------------------------------------------
-def register_hook(tensor, body, lifted):
-    """As the graph calls it."""
-    return tensor.register_hook(lambda gradient: body(gradient, *lifted))
-
-
-def capture_hook(tx, tensor, hook):
-    """`tensor.register_hook(hook)` of a tensor of the graph: the hook is a nested graph."""
-    body, before = Body(tx, hook.realize(), "hook"), effects_of(tx.output)
-    with torch.no_grad(), tx.output.fake_mode:
-        body(torch.empty_like(tensor.fake))
-    if changed_since(tx.output, before):
-        unsupported("tensor hook", "the hook changes objects outside of it")
-    node = tx.output.create_node("call_function", register_hook, (tensor.node, body.node, body.lifted))
-    return HookHandleVariable(node)
-
-
-class HookHandleVariable(GraphValueVariable):
-    """What `register_hook` returns."""
-
-    def python_type(self):
-        return torch.utils.hooks.RemovableHandle
-
-    def method_remove(self, tx):
-        tx.output.create_node("call_method", "remove", (self.node,))
-        return tx.build(None)
-
-
 # --- torch.cond: a node that runs one of two nested graphs ------------------------------------------------
 class AllDifferentiable(torch.autograd.Function):
     """Results of one branch that depend on all that either takes: what this one leaves out has a gradient of zeros."""

@@ -226,7 +226,7 @@ class TensorVariable(VariableTracker):
         unsupported("tensor attribute", "Tensor.retain_grad() is for a backward that runs after the graph")
 
     def method_register_hook(self, tx, hook):
-        from .higher_order import capture_hook
+        from .tensor_hooks import capture_hook
 
         if self.source is not None or not self.fake.requires_grad:
             unsupported("tensor hook", "register_hook on a tensor from outside of the graph")
