@@ -34,7 +34,7 @@ class BlockOpcodes:
             if current is None:
                 self.raise_observed(RuntimeError, "No active exception to reraise")
             raise ObservedException(current.realize(), again=self)
-        raise ObservedException(self.as_exception(self.pop(), cause))
+        raise ObservedException(self.as_exception(self.pop(), cause), stated=True)
 
     def as_exception(self, value, cause):
         """`raise value from cause`: a class is called; anything but an exception is a TypeError."""

@@ -5,12 +5,15 @@ Mirrors `torch/_dynamo/symbolic_convert.py` (BUILD_LIST, UNPACK_SEQUENCE).  Taug
 """
 
 import itertools
+import sys
 
 from .variables.base import ObservedException, VariableTracker, type_name, unsupported
 from .variables.dicts import merged
 from .variables.elements import next_or_none
 from .variables.refusals import function_text, is_iterable
 from .variables.tensor_state import join_strings
+
+KEY_ERRORS_ARE_OBJECTS = sys.version_info >= (3, 12)  # before, what C code raises is none until it is caught
 
 
 def build_container(make):
@@ -89,17 +92,22 @@ class ContainerOpcodes:
         extra = self.pop()
         target, function = self.stack[-instruction.arg].realize(), self.stack[-instruction.arg - 2].realize()
 
+        def refuse_repeated(key):
+            text = f"{function_text(self, function)} got multiple values for keyword argument '%s'"
+            self.raise_observed(TypeError, text % self.call(str, key).as_python_constant())
+
         def check(key):
             if self.truth(target.call_method(self, "__contains__", [key], {})):
-                name = self.call(str, key).as_python_constant()
-                text = f"{function_text(self, function)} got multiple values for keyword argument '{name}'"
-                self.raise_observed(TypeError, text)
+                refuse_repeated(key)
 
         try:
             target.update(self, merged(self, extra, check))
         except ObservedException as error:
             if self.exception_matches(error, KeyError):  # CPython takes some for those of repeated keys
-                unsupported("builtin on an unknown value", f"{extra} raises a KeyError when it is to give keywords")
+                if KEY_ERRORS_ARE_OBJECTS and len(error.variable.args) == 1:
+                    refuse_repeated(*error.variable.args)
+                if not (KEY_ERRORS_ARE_OBJECTS or error.stated):
+                    unsupported("builtin on an unknown value", f"{extra} raises a KeyError when it is to give keywords")
             kind = type_name(extra.python_type())
             self.refuse_mapping(
                 error, f"{function_text(self, function)} argument after ** must be a mapping, not {kind}"

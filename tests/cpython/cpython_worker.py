@@ -106,8 +106,10 @@ class Frames(collections.Counter):
             self["left alone"] += not answer
             return answer
 
-        def counting_compile(options, code, function, arguments, state, entry):
-            answer = compile_frame(options, code, function, arguments, state, entry)
+        def counting_compile(options, code, function, arguments, state, entry, again=False):
+            answer = compile_frame(options, code, function, arguments, state, entry, again)
+            if again:
+                return answer
             capture = next(iter(entry.artifacts("capture")), None)
             self["given up" if answer is None else "broken" if capture.break_error is not None else "whole"] += 1
             return answer

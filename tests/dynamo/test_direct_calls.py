@@ -7,7 +7,9 @@ import functools
 import json
 import operator
 import re
+import sys
 import types
+import typing
 
 import pytest
 import torch
@@ -264,6 +266,60 @@ def test_what_stars_take_from_an_object(mapping):
     asked = [f"LOG.clear() or ({taker.replace('@', mapping)}, LOG)" for taker in rows(TAKERS)]
     asked = [row for taker in asked for row in (taker, "LOG")]
     same_answers(asked, **CLASSES, LOG=LOG, keywords=lambda **named: named, rest=lambda *rest: rest)
+
+
+def failing(error):
+    class Failing(Keys):
+        def __getitem__(self, key):
+            raise error(key)
+
+    return Failing("a")
+
+
+class LookedUp(Keys):
+    def __getitem__(self, key):
+        return {}[key]
+
+
+class CaughtFirst(LookedUp):
+    def __getitem__(self, key):
+        try:
+            return super().__getitem__(key)
+        finally:
+            LOG.append(key)
+
+
+OwnKeyError = type("OwnKeyError", (KeyError,), {})
+
+
+FAILING = [failing(KeyError), failing(OwnKeyError), CaughtFirst("a"), LookedUp("a")]
+
+
+@pytest.mark.parametrize("mapping", FAILING)
+@pytest.mark.parametrize("before", [{}, {"b": 1}])
+def test_a_key_error_of_what_gives_keywords(mapping, before):
+    def program(x):
+        try:
+            keywords(**before, **mapping)
+        except (KeyError, TypeError) as error:
+            return x + 1, type(error), str(error), error.__context__, error.__cause__
+
+    breaks = int(mapping is FAILING[-1] and sys.version_info < (3, 12))
+    check(program, X, graphs=1 - breaks, graph_breaks=breaks, calls=1)
+
+
+def keywords(**named):
+    return named
+
+
+UserId = typing.NewType("UserId", int)
+
+
+def test_calls_of_a_new_type():
+    def program(x, number):
+        return x + UserId(number), UserId
+
+    check(program, X, 3, graphs=1, graph_breaks=0)
 
 
 ITERABLES = "Raising(TypeError('no')) ; NoIterator() ; Raising(ValueError('no')) ; 5 ; None ; [1] ; Chain(2) ; 'ab'"

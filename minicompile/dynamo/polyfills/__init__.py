@@ -65,6 +65,10 @@ def prod(iterable, /, *, start=1):
     return start
 
 
+def identity(value, /):
+    return value
+
+
 # --- operator -------------------------------------------------------------------------------------------
 def itemgetter(item, /, *items):
     if not items:

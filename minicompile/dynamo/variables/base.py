@@ -24,11 +24,13 @@ class ObservedException(Exception):
     """The captured program raises: `variable` is the tracker of its exception object.
 
     again: the frame that raises anew what it caught, which leaves context and traceback as they are.
+    stated: by a `raise`, so that an object is raised; 3.11 makes that of other errors only where one is caught.
     """
 
-    def __init__(self, variable, again=None):
+    def __init__(self, variable, again=None, stated=False):
         super().__init__(repr(variable))
         self.variable, self.again = variable, again
+        self.stated = stated or again is not None
         self.has_context = again is not None
 
 

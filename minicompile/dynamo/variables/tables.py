@@ -31,6 +31,7 @@ POLYFILLS = {
     functools._lru_cache_wrapper: caches.lru_cache_wrapper,
     os.fspath: os._fspath,
     math.prod: polyfills.prod,
+    typing._idfunc: polyfills.identity,
     operator.itemgetter: polyfills.itemgetter,
     operator.attrgetter: polyfills.attrgetter,
     operator.methodcaller: polyfills.methodcaller,
