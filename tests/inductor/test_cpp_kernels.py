@@ -46,15 +46,26 @@ DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_tiles_are_turned_whole_and_in_part(dtype):
+def test_blocks_are_turned_whole_and_in_part(dtype):
     def add(x, y):
         return x | y.mT if dtype == torch.bool else x + y.mT
 
-    for rows, columns in ((32, 16), (37, 100), (100, 19), (129, 255)):
+    for rows, columns in ((32, 16), (37, 100), (100, 19), (256, 128), (1031, 391)):
         x, y = (torch.randn(n).mul(50).to(dtype) for n in ((rows, columns), (columns, rows)))
         call = compiled(add, x, y)
         assert "m_turn" in call.source.kernels.removeprefix(call.source.prelude)
         assert torch.equal(call(x, y)[0], add(x, y)), (rows, columns)
+
+
+def test_many_transposes_are_turned_in_smaller_blocks():
+    def add(x, y, z, w):
+        return x + y.mT + z.mT + w.mT
+
+    inputs = [torch.randn(size, dtype=torch.float64) for size in ((300, 150), *[(150, 300)] * 3)]
+    call = compiled(add, *inputs)
+    text = call.source.kernels.removeprefix(call.source.prelude)
+    assert "double turned2[4096]" in text and "m_turn<16>" in text
+    assert torch.equal(call(*inputs)[0], add(*inputs))
 
 
 def test_what_lies_outside_of_a_padded_tensor_is_not_turned():
@@ -212,14 +223,15 @@ def test_kernels_without_choices_keep_all_of_the_compilers_passes():
     assert "M_NO_JUMPS" not in call.source.kernels.removeprefix(call.source.prelude)
 
 
-def test_an_element_that_is_not_there_cannot_be_picked():
+@pytest.mark.parametrize("near", [True, False])
+def test_an_element_that_is_not_there_cannot_be_picked(near):
     def pick(x, i):
         return torch.gather(x, 1, i) * 2
 
-    x, i = torch.randn(64, 300), torch.randint(0, 300, (64, 200))
+    x, i = torch.randn(64, 300), torch.randint(0, 300, (64, 200 if near else 9))
     call = compiled(pick, x, i)
     text = call.source.kernels.removeprefix(call.source.prelude)
-    assert "omp simd" not in text and "__builtin_prefetch(&in1[300*x0 + ahead]);" in text
+    assert ("omp simd" in text) == ("__builtin_prefetch(&in1[300*x0 + ahead]);" in text) == near
     assert torch.equal(call(x, i)[0], pick(x, i))
     i[5, 7] = 300
     with pytest.raises((IndexError, RuntimeError)):

@@ -16,27 +16,26 @@ import sympy
 from .. import ir, memory, passes
 from ..conditions import decided, hoist_conditions, masks_around, pieces
 from ..dependencies import Addresses, merge_loops
-from ..indexing import Indirect, Var, hint, index
+from ..indexing import Indirect, hint, index
 from ..scheduler import SCRATCH, levels
 from . import wrapper
 from .common import Kernel, needs_error, summary_of
 from .cpp_columns import ColumnReductions
-from .cpp_expr import COMPUTE, chooses_twice, indent, stored_type
-from .cpp_loops import LIGHT, Loop, TileLoop
+from .cpp_expr import COMPUTE, chooses_twice, indent
+from .cpp_loops import LIGHT, LINE, Loop
 from .cpp_prelude import PRELUDE
-from .cpp_rows import AHEAD, LINE, RowReductions
+from .cpp_rows import AHEAD, RowReductions
 from .cpp_stream import StreamedStores
 from .cpp_tables import Tables
+from .cpp_turned import TurnedLoads
 
 ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
 DEAR, DEAR_COST = 1 << 20, 16  # bytes of kept rows of this cost (an exponential): what a second-level cache holds
 EXTREMES = ("max", "min", "argmax", "argmin")
 PIECE = 16  # points of a piece of a loop, at least: one vector
-TILE = 16  # side of a tile of a transpose: floats in a cache line
-BLOCK = 256  # elements of a row that the tiles take one after the other, before they go on to the next rows
 
 
-class LoopKernel(RowReductions, ColumnReductions, Tables, StreamedStores):
+class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedStores):
     def __init__(self, group, schedule, storage, serial=None, short=None):
         self.near = {}
         self.layouts = schedule.graph.layouts()
@@ -48,7 +47,7 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, StreamedStores):
         self.errors = any(
             needs_error(e) for n in self.nodes for e in passes.loop_exprs(n if hasattr(n, "body") else n.data)
         )
-        self.scratch, self.turned = {}, {}  # turned: load -> its place in a turned tile
+        self.scratch, self.turned = {}, {}
 
     # --- loop order ---
 
@@ -126,30 +125,23 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, StreamedStores):
     # --- pointwise ---
 
     def pointwise(self):
-        loops = [self.loop(v) for v in self.outer]
-        tile = self.transposed()
-        if tile is None:
-            last = self.outer[-1] if self.outer else None
-            if len(loops) == 1 and self.streamed(self.nodes, last) and not pieces(self.nodes, last)[0]:
-                loops = self.in_parts(loops[0])
-            self.cut(self.parallel(loops, simd=not self.picks()))
+        across = self.transposed()
+        if across is not None:
+            self.in_blocks(*across)
             return
-        u, v = tile
-        others = [loop for loop in loops if loop.var not in tile]
-        for name, var, step in ((f"{u}_block", u, BLOCK), (f"{v}_tile", v, TILE)):
-            others.append(TileLoop(name, "0", self.size(var.size), step, -(-hint(var.size) // step)))
-        inside = Loop(f"{u}_tile", f"{u}_block", f"m_min<int64_t>({u}_block + {BLOCK}, {self.size(u.size)})", TILE)
-        self.nest([*self.parallel(others), (None, [inside])], lambda: self.tile(u, v))
+        loops, last = [self.loop(v) for v in self.outer], self.outer[-1] if self.outer else None
+        if len(loops) == 1 and self.streamed(self.nodes, last) and not pieces(self.nodes, last)[0]:
+            loops = self.in_parts(loops[0])
+        self.cut(self.parallel(loops, simd=not self.picks()))
+
+    def points(self, nodes):
+        for node in nodes:
+            self.emit(node, late=True)
 
     def cut(self, levels):
         """The loops; the vector loop in pieces if comparisons change along it: no point of a piece has to ask."""
-
-        def point(nodes):
-            for node in nodes:
-                self.emit(node, late=True)
-
         if not levels:
-            point(self.nodes)
+            self.points(self.nodes)
             return
         *outside, (pragma, inside) = levels
         loop = inside[-1]
@@ -165,7 +157,7 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, StreamedStores):
                 self.unmasked(
                     nodes,
                     loop.var,
-                    lambda nodes, loops=loops: self.vector_loop(pragma, loops, nodes, lambda: point(nodes)),
+                    lambda nodes, loops=loops: self.vector_loop(pragma, loops, nodes, lambda: self.points(nodes)),
                 )
 
         self.nest(outside, body)
@@ -204,71 +196,14 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, StreamedStores):
         return text if isinstance(edge.constant, int) and edge.is_constant else f"m_within({text}, {limit})"
 
     def picks(self):
-        """Little work on elements picked one by one: vectors would only have to be put together first."""
+        """Little work on elements picked one by one from afar: vectors would only have to be put together first."""
         inside, found = set(self.outer[-1:]), False
+        if inside and list(self.fetch_rows(self.outer[-1])):
+            return False
         for node in self.nodes:
             for _, address in self.addresses.reads(node):
                 found |= any(type(a) is Indirect and self.facts(a.expr)[0] & inside for a in address.atoms())
         return found and sum(ir.cost(n.body) for n in self.nodes) <= LIGHT
-
-    def tile(self, u, v):
-        """The loops of one tile; those of a whole one have lengths that the compiler knows."""
-        rest = [f"m_min<int64_t>({TILE}, {self.size(w.size)} - {w}_tile)" for w in (u, v)]
-        self.turn(u, v, *rest)
-
-        def loops(trips):
-            self.push()
-            self.nest([(None, [Loop(f"{u}_in", "0", trips[0])])], lambda: row(trips[1]))
-            return self.pop()
-
-        def row(trips):
-            self.offset(u, f"{u}_tile + {u}_in")
-            self.nest([(self.simd(), [Loop(f"{v}_in", "0", trips)])], point)
-
-        def point():
-            self.offset(v, f"{v}_tile + {v}_in")
-            for node in self.nodes:
-                self.emit(node, late=True)
-
-        whole, part = loops([str(TILE)] * 2), []
-        if not all(isinstance(w.size, int) and w.size % TILE == 0 for w in (u, v)):
-            whole = [f"if ({rest[0]} == {TILE} && {rest[1]} == {TILE}) {{", *indent(whole)]
-            part = ["} else {", *indent(loops(rest)), "}"]
-        self.line(*whole, *part)
-
-    def turn(self, u, v, columns, rows):
-        """Turn the tile of each buffer that is contiguous along the other loop, so that all loads are along v."""
-        start = {w: index(Var(f"{w}_tile", w.size)) for w in (u, v)}
-        parts = [m.args[1:] for n in self.nodes for m in ir.walk(n.body) if isinstance(m, ir.Masked)]
-        masked = {load for part in parts for expr in part for load in ir.loads(expr)}  # they may lie outside
-        for load in dict.fromkeys(load for n in self.nodes for load in ir.loads(n.body)):
-            address = self.addresses.of(load)
-            usable = load.buffer in self.group.reads and load not in masked and address.is_affine()
-            if usable and self.is_across(address, u, v):
-                name, param = f"turned{len(self.turned)}", self.names[load.buffer]
-                first, step = self.index(address.substitute(start)), self.size(address.coefficient(v))
-                self.line(f"{stored_type(load.dtype)} {name}[{TILE * TILE}];")
-                self.line(f"m_turn<{TILE}>({param} + {first}, {step}, {rows}, {columns}, {name});")
-                self.made[name] = load
-                self.turned[load] = f"{name}[{u}_in*{TILE} + {v}_in]"
-
-    def place(self, expr, address, mask):
-        return self.turned[expr] if expr in self.turned else super().place(expr, address, mask)
-
-    @staticmethod
-    def is_across(address, u, v):
-        return address.coefficient(u) == 1 and address.coefficient(v) not in (0, 1)
-
-    def transposed(self):
-        """(u, v): some load steps by one along u while the vector loop runs along v."""
-        if len(self.outer) < 2 or hint(self.outer[-1].size) < TILE // 2:
-            return None
-        v = self.outer[-1]
-        for _, address in (read for n in self.nodes for read in self.addresses.reads(n)):
-            for u in self.outer[:-1]:
-                if self.is_across(address, u, v) and hint(u.size) >= TILE // 2:
-                    return u, v
-        return None
 
     # --- reductions ---
 

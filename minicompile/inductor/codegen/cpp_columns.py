@@ -47,7 +47,8 @@ class ColumnReductions:
         split = self.few_rows(trips * tiles) and rows >= 2 * ROWS
         tile = TileLoop(f"{x}_tile", "0", self.size(x.size), self.tile_size, tiles)
         whole = self.tile_size >= COLUMNS and is_multiple(x.size, self.tile_size)  # the compiler knows its steps then
-        column = Loop(x, f"{x}_tile", f"{x}_tile + {self.tile_size}" if whole else f"{x}_end")
+        high = f"{x}_tile + {self.tile_size}" if whole else f"{x}_end"
+        column = Loop(x, f"{x}_tile", high, length=self.tile_size)
 
         def columns(body, nodes=()):
             self.vector_loop(self.simd(), [column], nodes, body)

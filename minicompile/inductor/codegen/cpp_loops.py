@@ -15,18 +15,23 @@ from ..ops import OPS, REDUCTIONS
 from .cpp_expr import COMPUTE, CppWriter, indent, literal
 
 SERIAL = 1 << 16  # vector work below which starting threads costs more than it gains
+LINE = 64  # bytes that are fetched at once
 LIGHT = 12  # cost of a body that waits for memory
 GROWN = 64  # what a symbolic size is taken for where there is more work than there was at first
 
 
 @dataclasses.dataclass
 class Loop:
-    """for (var = low; var < high; var += step)"""
+    """for (var = low; var < high; var += step)
+
+    length: of a loop over a tile, at most.
+    """
 
     var: object
     low: str
     high: str
     step: int = 1
+    length: int | None = dataclasses.field(default=None, kw_only=True)
 
     def __str__(self):
         step = f"++{self.var}" if self.step == 1 else f"{self.var} += {self.step}"

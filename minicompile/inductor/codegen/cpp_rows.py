@@ -11,12 +11,11 @@ from .. import ir
 from ..indexing import index
 from .common import Forward
 from .cpp_expr import COMPUTE
-from .cpp_loops import LIGHT, Loop, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
+from .cpp_loops import LIGHT, LINE, Loop, TileLoop, acc_type, clause, combine, identity, sums_up, total_type
 from .cpp_pairs import LANES, PairReductions
 
 BLOCK = 2048  # elements summed in float32, side by side in lanes, before they are added to a float64 total
 CHUNKS = 64  # parts of a reduction that are computed in parallel and then combined in order
-LINE = 64  # bytes that are fetched at once
 AHEAD = 1 << 17  # bytes of a row that is fetched while the one before it is computed
 
 

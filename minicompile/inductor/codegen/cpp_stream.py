@@ -21,26 +21,29 @@ SHORT = 64  # elements of a row that is worth it, at least
 
 SEND = r"""
 // --- stores past the caches, of whole lines; m_fence: what comes behind it comes later
-#ifdef __AVX__
-#ifdef __clang__
-#define M_SEND(to, v) __builtin_nontemporal_store(v, (V*)(to))
-#else
-#define M_SEND(to, v) __builtin_ia32_movntps256((float*)(to), v)
-#endif
+#ifdef __AVX512F__
+#define M_WIDE 64
+#define M_WIDE_STORE __builtin_ia32_movntps512
+#elif defined(__AVX__)
+#define M_WIDE 32
+#define M_WIDE_STORE __builtin_ia32_movntps256
 #endif
 template <typename T> static void m_stream(T* __restrict to, const T* __restrict from, int64_t count) {
   int64_t k = 0;
-#ifdef __AVX__
-  typedef float V __attribute__((vector_size(32)));
+#ifdef M_WIDE
+  typedef float V __attribute__((vector_size(M_WIDE)));
   const int64_t line = 64 / sizeof(T), head = m_min<int64_t>((-(uintptr_t)to & 63) / sizeof(T), count);
   for (; k < head; ++k) to[k] = from[k];
-  for (; k + line <= count; k += line) {
-    V low, high;
-    __builtin_memcpy(&low, from + k, 32);
-    __builtin_memcpy(&high, from + k + line / 2, 32);
-    M_SEND(to + k, low);
-    M_SEND(to + k + line / 2, high);
-  }
+  for (; k + line <= count; k += line)
+    for (int part = 0; part < 64; part += M_WIDE) {
+      V v;
+      __builtin_memcpy(&v, (const char*)(from + k) + part, M_WIDE);
+#ifdef __clang__
+      __builtin_nontemporal_store(v, (V*)((char*)(to + k) + part));
+#else
+      M_WIDE_STORE((float*)((char*)(to + k) + part), v);
+#endif
+    }
 #endif
   for (; k < count; ++k) to[k] = from[k];
 }
@@ -97,21 +100,31 @@ class StreamedStores(LoopWriter):
         if not streamed:
             self.nest([(pragma, loops)], body)
             return
-        size, start, end = min(PIECE, x.size), f"{x}_piece", f"{x}_until"
-        known = x.size % size == 0 and (loop.low == f"{x}_part" or (loop.low, loop.high) == ("0", str(x.size)))
 
-        def piece():
-            last = f"{start} + {size}"
-            self.line(f"const int64_t {end} = {last if known else f'm_min<int64_t>({last}, {loop.high})'};")
+        def piece(start, end, size):
+            from_start = "" if start == "0" else f" - {start}"
+            count = size if end == f"{start} + {size}" else f"{end}{from_start}"
             arrays = [(node, self.fresh("near", node.name)) for node in streamed]
             for node, near in arrays:
                 self.line(f"alignas(64) {stored_type(self.layouts[node.name].dtype)} {near}[{size}];")
-                self.near[node.name] = f"{near}[{x} - {start}]"
+                self.near[node.name] = f"{near}[{x}{from_start}]"
             self.nest([(pragma, [Loop(x, start, end)])], body)
             for node, near in arrays:
-                first = self.index(node.store.substitute({x: index(Var(start, x.size))}))
-                self.line(f"m_stream(&{self.names[node.name]}[{first}], {near}, {end} - {start});")
+                first = self.index(node.store.substitute({x: index(0 if start == "0" else Var(start, x.size))}))
+                self.line(f"m_stream(&{self.names[node.name]}[{first}], {near}, {count});")
                 del self.near[node.name]
 
-        self.nest([(None, [*around, Loop(start, loop.low, loop.high, size)])], piece)
+        def some():
+            last = f"{start} + {PIECE}"
+            whole = x.size % PIECE == 0 and (loop.low == f"{x}_part" or (loop.low, loop.high) == ("0", str(x.size)))
+            self.line(f"const int64_t {end} = {last if whole else f'm_min<int64_t>({last}, {loop.high})'};")
+            piece(start, end, PIECE)
+
+        length, start, end = loop.length or x.size, f"{x}_piece", f"{x}_until"
+        if length > PIECE:
+            self.nest([(None, [*around, Loop(start, loop.low, loop.high, PIECE)])], some)
+        elif around:
+            self.nest([(None, around)], lambda: piece(loop.low, loop.high, length))
+        else:
+            piece(loop.low, loop.high, length)
         self.streams = True
