@@ -132,8 +132,8 @@ key with its own equality
     Which keys are equal is decided by code or data that is not known during capture.
     use strings, numbers, tuples of these, or objects without `__eq__` as keys
 object copy
-    The class says by itself how its objects are copied, or the copy is made by C code.
-    copy it outside the compiled function, or write a method that makes the new object from its fields
+    The copy is made by C code, of data or attributes that capture does not know.
+    copy it outside the compiled function; a tensor has `clone()`
 instance __dict__
     The `__dict__` of an object is changed as a whole, and capture tracks its attributes one by one.
     set and delete single attributes (setattr, delattr)

@@ -21,7 +21,6 @@ from . import (
     autograd_functions,
     backward_hooks,
     conversions,
-    copies,
     float_questions,
     higher_order,
     numpy_arrays,
@@ -30,6 +29,7 @@ from . import (
     questions,
     tensor_subclasses,
     torch_functions,
+    weak_references,
 )
 from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
 from .classes import UserDefinedClassVariable
@@ -66,8 +66,8 @@ def inlined_for_lists(original, polyfill):
 
 
 GIVEN = {**POLYFILLS, **heaps.POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
-FAMILIES = [operators, conversions, copies, questions, autograd_functions, backward_hooks, higher_order]
-FAMILIES += [tensor_subclasses, numpy_arrays]
+FAMILIES = [operators, conversions, questions, autograd_functions, backward_hooks, higher_order]
+FAMILIES += [tensor_subclasses, numpy_arrays, weak_references]
 HANDLERS = {
     **{original: inlined(original, polyfill) for original, polyfill in GIVEN.items()},
     **{original: inlined_for_lists(original, polyfill) for original, polyfill in heaps.OF_LISTS.items()},

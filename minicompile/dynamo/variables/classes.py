@@ -24,7 +24,7 @@ from .dict_views import MappingProxyVariable, proxied
 from .dicts import DictVariable
 from .modules import NNModuleVariable, nn
 from .objects import UserDefinedObjectVariable
-from .questions import attribute_name
+from .questions import attribute_name, claimed_class
 from .refusals import answered
 from .tables import PLAIN_BASES
 from .torch_functions import make_typed_tensor
@@ -135,6 +135,11 @@ class UserDefinedClassVariable(ValueVariable):
         same = other.is_python_constant() and other.as_python_constant() is self.value
         return tx.build(True if same else NotImplemented)
 
+    def type_instancecheck(self, tx, args, kwargs):
+        cls = claimed_class(tx, args[0].realize())
+        descriptors.guard_mro(tx, cls)
+        return tx.build(self.value in cls.__mro__)
+
     def truth(self, tx):
         for name in ("__bool__", "__len__"):
             found = class_lookup(tx, type(self.value), name)
@@ -194,6 +199,7 @@ TYPE_METHODS = {
     "__setattr__": UserDefinedClassVariable.type_setattr,
     "__getattribute__": lambda self, tx, args, kwargs: self.var_getattr(tx, args[0].as_python_constant()),
     "__eq__": UserDefinedClassVariable.type_eq,
+    "__instancecheck__": UserDefinedClassVariable.type_instancecheck,
     "__init__": lambda self, tx, args, kwargs: tx.build(None),
     "fromkeys": lambda self, tx, args, kwargs: tx.inline(polyfills.fromkeys, [self, *args], kwargs),
 }

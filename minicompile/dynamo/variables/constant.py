@@ -30,9 +30,10 @@ from .base import (
     type_name,
     unsupported,
 )
-from .descriptors import class_lookup, descriptor_get, is_data_descriptor, type_lookup
+from .descriptors import C_METHODS, class_lookup, descriptor_get, is_data_descriptor, type_lookup
 from .functions import BuiltinMethodVariable
 from .refusals import check_index, refuse_attribute
+from .tables import METHOD_POLYFILLS
 from .varying import VaryingVariable
 from .wrong_calls import call_handler
 
@@ -80,6 +81,13 @@ class BuiltinObject(VariableTracker):
             return NONE
         return super().call_descriptor(tx, descriptor, args, kwargs)
 
+    def method___getstate__(self, tx):
+        cls = self.python_type()
+        if type_lookup(cls, "__dict__") is not None:
+            if self.source is not None or tx.side_effects.pending_attributes(self):
+                unsupported("object copy", f"{self}, which may have attributes")
+        return NONE
+
     def empty(self):
         """Some value of the class, to ask for the text of an error."""
         return self.python_type()()
@@ -88,8 +96,11 @@ class BuiltinObject(VariableTracker):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
             return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
-        if type_lookup(cls, name) is None:
+        found = type_lookup(cls, name)
+        if found is None:
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        if isinstance(found.attribute, C_METHODS) and found.attribute in METHOD_POLYFILLS:
+            return tx.inline(METHOD_POLYFILLS[found.attribute], [self, *args], kwargs)
         if name in BINARY_METHODS and cls.__module__ != "typing":  # `TypeVar("T") | anything`
             refuse_numbers_that_vary(name, args)
             return ConstantVariable(NotImplemented)

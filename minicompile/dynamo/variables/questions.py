@@ -52,7 +52,7 @@ def flatten(tx, classes, depth=0):
         yield classes
 
 
-PLAIN_METAS = (type, abc.ABCMeta, type(torch.Tensor), type(torch.nn.Parameter), type(torch.nn.Buffer))
+PLAIN_METAS = (type, abc.ABCMeta, type(torch.Tensor))
 
 
 @handles(isinstance)
@@ -81,8 +81,8 @@ def is_kind(tx, value, cls, candidate, hook, check):
     guard_mro(tx, cls)
     if meta is type and candidate in cls.__mro__:
         return True
-    if check is isinstance and class_lookup(tx, cls, "__class__").owner is not object:  # a proxy says what it is
-        cls = value.var_getattr(tx, "__class__").as_python_constant()
+    if check is isinstance:
+        cls = claimed_class(tx, value)
     if meta is abc.ABCMeta:
         return is_registered(tx, cls, candidate)
     if meta in PLAIN_METAS:
@@ -104,6 +104,14 @@ def is_kind(tx, value, cls, candidate, hook, check):
     if function in (type.__instancecheck__, type.__subclasscheck__, abc.ABCMeta.__instancecheck__):
         return issubclass(cls, candidate)
     unsupported("method written in C", f"{check.__name__}() asks {meta.__name__}.{hook}")
+
+
+def claimed_class(tx, value):
+    """What `value.__class__` is: a proxy says what it is."""
+    cls = value.python_type()
+    if class_lookup(tx, cls, "__class__").owner is object:
+        return cls
+    return value.var_getattr(tx, "__class__").as_python_constant()
 
 
 def is_registered(tx, cls, candidate):
@@ -166,7 +174,7 @@ class IdVariable(BuiltinObject):
         self.value = value
 
     def key(self):
-        known = self.value.is_python_constant()
+        known = self.value.is_immutable()
         return IdVariable, id(self.value.as_python_constant()) if known else self.value
 
     def call_method(self, tx, name, args, kwargs):

@@ -6,6 +6,7 @@ One row adds a function.  Mirrors the tables of `torch/_dynamo/trace_rules.py`. 
 import builtins
 import cmath
 import collections
+import copyreg
 import fnmatch
 import functools
 import itertools
@@ -23,7 +24,7 @@ import typing
 import unicodedata
 
 from .. import polyfills
-from ..polyfills import caches, iterators, text
+from ..polyfills import caches, copies, iterators, text
 
 POLYFILLS = {
     functools.reduce: polyfills.reduce,
@@ -53,6 +54,7 @@ METHOD_POLYFILLS = {
     types.SimpleNamespace.__init__: polyfills.namespace_init,
     types.SimpleNamespace.__eq__: polyfills.namespace_eq,
     types.SimpleNamespace.__repr__: polyfills.namespace_repr,
+    **copies.POLYFILLS,
 }
 
 # Pure functions: called during capture when all arguments are constants.
@@ -64,7 +66,7 @@ FOLDED = {
     *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
     getattr(os.path, "splitroot", os.path.split),  # from 3.12 on
     *(fnmatch.fnmatchcase, fnmatch.translate, textwrap.dedent, textwrap.indent, string.capwords),
-    sys.intern,
+    *(sys.intern, copyreg._slotnames, copies.is_all_told),
     *(struct.pack, struct.unpack, struct.calcsize, keyword.iskeyword),
     *(typing.get_origin, typing.get_args),
     *(text.fields, text.field_path, text.conversions, text.plain_text, text.percent_of_constants),
@@ -90,4 +92,5 @@ BREAKING_METHODS = {  # of a tensor: name -> kind of the break
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
     **dict.fromkeys(("_typed_storage", "storage_type"), "tensor storage"),
     "__dir__": "introspection",
+    "__deepcopy__": "object copy",
 }

@@ -1,0 +1,87 @@
+"""What objects say of themselves to `copy`, whose own functions are inlined: `__reduce_ex__`, written in Python.
+
+See polyfills/__init__.py.
+"""
+
+import collections
+import copyreg
+
+import torch
+
+from . import attributes_of
+
+
+def reduce_ex(self, protocol, /):
+    """`object.__reduce_ex__`."""
+    cls, reduce = type(self), self.__reduce__
+    if cls.__reduce__ is not object.__reduce__:
+        return reduce()
+    if protocol < 2 or not is_all_told(cls):
+        return object.__reduce__(self)  # not followed
+    if hasattr(cls, "__getnewargs_ex__"):
+        made = copyreg.__newobj_ex__, (cls, *self.__getnewargs_ex__())
+    else:
+        made = copyreg.__newobj__, (cls, *(self.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()))
+    items = iter(self) if issubclass(cls, list) else None
+    return *made, self.__getstate__(), items, iter(self.items()) if issubclass(cls, dict) else None
+
+
+def is_all_told(cls):
+    """Whether attributes, slots and contents are all that its objects have: nothing is hidden in C."""
+    return all(base in (object, list, dict, tuple) or base.__flags__ & HEAP_TYPE for base in cls.__mro__)
+
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def get_state(self, /):
+    """`object.__getstate__`."""
+    try:
+        attributes = attributes_of(self) or None
+    except AttributeError:
+        attributes = None
+    slots = {}
+    for name in copyreg._slotnames(type(self)):
+        try:
+            slots[name] = getattr(self, name)
+        except AttributeError:
+            continue
+    return (attributes, slots) if slots else attributes
+
+
+def reduce_deque(self, /):
+    return type(self), () if self.maxlen is None else ((), self.maxlen), self.__getstate__(), iter(self)
+
+
+def reduce_ordered_dict(self, /):
+    return type(self), (), self.__getstate__(), None, iter(self.items())
+
+
+def reduce_default_dict(self, /):
+    factory = self.default_factory
+    return type(self), () if factory is None else (factory,), None, None, iter(self.items())
+
+
+def reduce_set(self, /):
+    return type(self), (list(self),), self.__getstate__()
+
+
+def reduce_slice(self, /):
+    return type(self), (self.start, self.stop, self.step)
+
+
+def reduce_size(self, /):
+    return type(self), (tuple(self),)
+
+
+POLYFILLS = {
+    object.__reduce_ex__: reduce_ex,
+    object.__getstate__: get_state,
+    collections.deque.__reduce__: reduce_deque,
+    collections.OrderedDict.__reduce__: reduce_ordered_dict,
+    collections.defaultdict.__reduce__: reduce_default_dict,
+    set.__reduce__: reduce_set,
+    frozenset.__reduce__: reduce_set,
+    slice.__reduce__: reduce_slice,
+    torch.Size.__reduce__: reduce_size,
+}

@@ -1,0 +1,64 @@
+"""Examples: everyday code in which ours once broke where torch.compile does not, or gave another result."""
+
+import copy
+
+import torch
+from corpus import example
+from torch import nn
+
+
+# --- copies ---------------------------------------------------------------------------------------------
+class Counted:
+    """Says by itself how it is copied."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __copy__(self):
+        return Counted(self.count + 10)
+
+    def __deepcopy__(self, memo):
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.count = copy.deepcopy(self.count, memo)
+        return made
+
+
+@example("copy")
+def copies_by_the_class(x):
+    counted = Counted([1, [2]])
+    deep = copy.deepcopy({"a": counted, "b": counted})
+    return x * copy.copy(Counted(2)).count, deep["a"] is deep["b"], deep["a"].count is counted.count
+
+
+class Reduced:
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return Reduced, (self.parts,), {"again": True}
+
+
+@example("copy")
+def copies_by_reduce(x):
+    made = copy.deepcopy(Reduced([1, 2]))
+    return x * len(made.parts), made.again
+
+
+# --- nn.Buffer ------------------------------------------------------------------------------------------
+@example("nn.Module methods")
+def buffer_is_an_instance(x):
+    made = nn.Buffer(torch.ones(3)), nn.Parameter(torch.ones(3)), torch.ones(3)
+    return x * made[0], [(isinstance(each, nn.Buffer), isinstance(each, nn.Parameter)) for each in made]
+
+
+@example("nn.Module methods", make=True)
+def buffer_of_a_module():
+    module = nn.Module()
+    module.scale = nn.Buffer(torch.ones(3))
+
+    def f(x):
+        module.made = nn.Buffer(x * 2)
+        return x * module.scale, isinstance(module.scale, nn.Buffer), [name for name, _ in module.named_buffers()]
+
+    return f, module
