@@ -4,10 +4,12 @@ and wrong ones."""
 import collections
 import contextlib
 import dataclasses
+import datetime
 import functools
 import itertools
 import math
 import operator
+import re
 import types
 import typing
 import weakref
@@ -18,6 +20,13 @@ import torch
 from fuzz import builtin_classes, classes, corners, prelude
 
 import minicompile
+
+
+def matched(subject, pattern):
+    match subject:
+        case pattern(part):
+            return part
+
 
 NAMESPACE = {
     **{name: getattr(classes, name) for name in (*classes.__all__, *builtin_classes.__all__)},
@@ -30,6 +39,7 @@ NAMESPACE = {
         math=math,
         operator=operator,
     ),
+    **dict(datetime=datetime, re=re, matched=matched, Unmatched=type("Unmatched", (), {"__match_args__": None})),
     **dict(torch=torch, types=types, dataclasses=dataclasses, weakref=weakref, itertools=itertools, numpy=numpy),
 }
 MAKERS = """
@@ -37,6 +47,7 @@ Point(n) ; Tagged(n) ; Frozen(n) ; Perm.READ ; Row(n, 1) ; Table({1: 2}) ; Coupl
 Chain(n) ; Sealed(n) ; Box(n) ; Box ; 5 ; 'text' ; [1, 2] ; {'k': 1} ; {1, 2} ; None ; iter([1]) ; range(n) ; slice(n)
 collections.deque([1]) ; functools.partial(int, 1) ; types.SimpleNamespace(value=n) ; torch.Size([n, 1]) ; object()
 str.upper ; 'a'.__add__ ; len ; {}.keys() ; [].append
+Tagged ; operator.methodcaller('index') ; re.match('a', 'a') ; itertools.chain() ; datetime.date(2000, 1, 1)
 """
 EXPRESSIONS = """
 i + n ; n + i ; i + i ; 'a' + i ; i - n ; i * 2 ; 2 * i ; 'ab' * i ; i * i ; i ** 2 ; i @ i ; i | i ; divmod(n, i)
@@ -50,6 +61,7 @@ type(i)() ; type(i)(n) ; len([object.__new__(type(i))]) ; list.__new__(type(i), 
 types.MappingProxyType(i) ; types.MethodType(i, n) ; types.MethodType(len, i) ; types.SimpleNamespace(i)
 type(i).__name__ ; list(enumerate([n], i)) ; sorted([1, 2], reverse=i) ; collections.deque([n, 1], i)
 numpy.int64(n) == i ; i + numpy.float32(n) ; [n].__add__(i) ; [n].__mul__(i) ; (n,) + i ; [n].index(n, i)
+operator.countOf(i, 'q') ; operator.delitem(i, 'k') ; '%c' % i ; 'a'.translate(i) ; matched(n, i) ; matched(i, type(i))
 """
 
 
@@ -151,7 +163,7 @@ operator.getitem(x) ; operator.setitem([], 1) ; functools.reduce(max, [1], initi
 {1: 2}.popitem(None) ; x.register_hook() ; x.__len__(z=1) ; x.is_shared(n) ; torch.tensor() ; torch.is_tensor(x, n)
 torch.as_tensor(x, n) ; torch.numel() ; torch.Tensor.add() ; torch.autograd.grad() ; torch.Size(x)
 [1].__add__(Odd(0)) ; (1,).__mul__([1]) ; 'a'.__add__(x) ; [1] * [1] ; operator.imul([1], [2])
-operator.attrgetter('real', 1) ; operator.methodcaller(None)
+operator.attrgetter('real', 1) ; operator.methodcaller(None) ; matched(Unmatched(), Unmatched)
 {}.update({}, {}) ; Box(1).__dict__.update({}, {}) ; collections.OrderedDict().update({}, {}) ; Box(1, 2, 3)
 collections.OrderedDict({}, {}) ; collections.defaultdict(int, {}, {}) ; collections.defaultdict(int).update({}, {})
 """

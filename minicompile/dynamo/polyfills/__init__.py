@@ -10,6 +10,7 @@ import sys
 import types
 
 from .iterators import Missing
+from .text import match_no_class, type_name
 
 
 # --- builtins, functools and math ---------------------------------------------------------------------------------
@@ -30,7 +31,7 @@ def measure(value):
     if hint is NotImplemented:
         return None
     if not isinstance(hint, int):
-        raise TypeError(f"__length_hint__ must be an integer, not {type(hint).__name__}")
+        raise TypeError(f"__length_hint__ must be an integer, not {type_name(type(hint))}")
     if not -sys.maxsize - 1 <= hint <= sys.maxsize:
         raise OverflowError("Python int too large to convert to C ssize_t")
     if hint < 0:
@@ -102,7 +103,7 @@ def searched(iterable):
         return iter(iterable)
     except TypeError:
         pass
-    raise TypeError(f"argument of type '{type(iterable).__name__}' is not iterable")
+    raise TypeError(f"argument of type '{type_name(type(iterable))}' is not iterable")
 
 
 def countOf(iterable, wanted):
@@ -154,29 +155,29 @@ MATCHED_AS_A_WHOLE = (bool, bytearray, bytes, dict, float, frozenset, int, list,
 def match_class(subject, cls, count, names):
     """The attributes that a class pattern with `count` positional parts and these keywords asks for, or None."""
     if not isinstance(cls, type):
-        raise TypeError("called match pattern must be a class")
+        match_no_class(None)
     if not isinstance(subject, cls):
         return None
     found = []
     if count:
-        positional = getattr(cls, "__match_args__", None)
-        if positional is None and issubclass(cls, MATCHED_AS_A_WHOLE):
+        positional = getattr(cls, "__match_args__", Missing)
+        if positional is Missing and issubclass(cls, MATCHED_AS_A_WHOLE):
             found.append(subject)
             allowed = 1
         else:
-            positional = () if positional is None else positional
+            positional = () if positional is Missing else positional
             if type(positional) is not tuple:
-                raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(positional).__name__})")
+                raise TypeError(f"{type_name(cls)}.__match_args__ must be a tuple (got {type_name(type(positional))})")
             allowed = len(positional)
             names = (*positional[:count], *names)
         if count > allowed:
-            text = f"{cls.__name__}() accepts {allowed} positional sub-pattern{'s' * (allowed != 1)} ({count} given)"
+            text = f"{type_name(cls)}() accepts {allowed} positional sub-pattern{'s' * (allowed != 1)} ({count} given)"
             raise TypeError(text)
     for place, name in enumerate(names):
         if type(name) is not str:
-            raise TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})")
+            raise TypeError(f"__match_args__ elements must be strings (got {type_name(type(name))})")
         if name in names[:place]:
-            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
+            raise TypeError(f"{type_name(cls)}() got multiple sub-patterns for attribute {name!r}")
         try:
             found.append(getattr(subject, name))
         except AttributeError:

@@ -11,6 +11,23 @@ import string
 
 from .iterators import defines
 
+
+def type_name(cls):
+    """Folded: the class in the messages of CPython, where many that are written in C go by their module too."""
+    stranger = list if issubclass(cls, int) else int
+    try:
+        stranger.__new__(cls)
+    except TypeError as error:
+        return str(error).removeprefix(f"{stranger.__name__}.__new__(").partition("): ")[0]
+
+
+def match_no_class(pattern):
+    """Folded: complains."""
+    match None:
+        case pattern():
+            pass
+
+
 PERCENT = re.compile(
     r"%(?:\((?P<key>[^)]*)\))?[#0\- +]*(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?[hlL]?(?P<kind>.)"
 )
@@ -69,7 +86,12 @@ def converted(value, kind):
         return int.__index__(value)
     if kind in "eEfFgG" and isinstance(value, float):
         return float.__pos__(value)
-    return CONVERSIONS[kind](value) if kind in CONVERSIONS else None
+    try:
+        return CONVERSIONS[kind](value) if kind in CONVERSIONS else None
+    except Exception:
+        if kind != "c":
+            raise
+    return None  # it says what it wants, whatever went wrong
 
 
 def percent(template, values):

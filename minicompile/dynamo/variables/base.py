@@ -18,6 +18,7 @@ import torch
 from ... import errors
 from ..break_kinds import BREAK_KINDS, break_error
 from ..guard_checks import spelled
+from ..polyfills.text import type_name
 
 
 class ObservedException(Exception):
@@ -51,12 +52,6 @@ HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_*
 def can_change(cls):
     """Whether a program may give the class other attributes: not those written in C."""
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
-
-
-def type_name(cls):
-    """The class in the messages of CPython, where one that is written in C goes by its module too."""
-    plain = can_change(cls) or cls.__module__ == "builtins"
-    return cls.__name__ if plain else f"{cls.__module__}.{cls.__qualname__}"
 
 
 KEYWORDS = {  # of exceptions: what their `__init__` takes by name

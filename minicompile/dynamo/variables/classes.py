@@ -109,8 +109,8 @@ class UserDefinedClassVariable(ValueVariable):
             found = class_lookup(tx, type(self.value), name)
             if found is not None:
                 return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
-            if name == "__getitem__" and hasattr(self.value, "__class_getitem__"):
-                return tx.fold(self.value.__class_getitem__, args, kwargs)
+            if name == "__getitem__" and (self.value is type or hasattr(self.value, "__class_getitem__")):
+                return tx.fold(operator.getitem, [self, *args], kwargs)
             if name == "__getitem__":
                 complain(tx, operator.getitem, type(stand_in(self.value)), None)
         return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
@@ -235,10 +235,10 @@ class NewVariable(ValueVariable):
 
     def call_function(self, tx, args, kwargs):
         if not args:
-            tx.raise_observed(TypeError, f"{self.value.__self__.__name__}.__new__(): not enough arguments")
+            tx.raise_observed(TypeError, f"{type_name(self.value.__self__)}.__new__(): not enough arguments")
         cls, base = args[0].realize(), self.value.__self__
         if not issubclass(cls.python_type(), type):
-            message = f"{base.__name__}.__new__(X): X is not a type object ({type_name(cls.python_type())})"
+            message = f"{type_name(base)}.__new__(X): X is not a type object ({type_name(cls.python_type())})"
             tx.raise_observed(TypeError, message)
         cls = cls.as_python_constant()
         if not issubclass(cls, base) or new_in_c(cls) is not self.value:

@@ -141,7 +141,7 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         written_in_python = isinstance(getattr(type(self.value), name, None), types.FunctionType)
         if written_in_python and not isinstance(self.value, enum.Flag):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
-        given = args
+        given = args = [a.realize() for a in args]
         if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
         if name == "__hash__" and isinstance(self.value, float | complex) and self.value != self.value:

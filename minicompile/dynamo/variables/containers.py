@@ -12,7 +12,7 @@ from ..builder import wraps
 from ..source import CallSource, ItemSource
 from .base import as_observed, complain, stand_in, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
-from .descriptors import class_lookup
+from .descriptors import class_lookup, type_lookup
 from .elements import (
     Element,
     compare_items,
@@ -83,9 +83,11 @@ class Sequence(BuiltinObject):
         return boolean(Element(tx, item) in elements(tx, self.items))
 
     def method_index(self, tx, item, *bounds):
-        bounds = [plain(tx, bound) for bound in bounds]
+        kinds = [bound.python_type() for bound in bounds]
+        indices = [type_lookup(kind, "__index__") is not None for kind in kinds]
+        bounds = [plain(tx, b) if is_index else stand_in(kind) for b, kind, is_index in zip(bounds, kinds, indices)]
         row = self.items if isinstance(self.items, collections.deque) else self.base()
-        if not all(isinstance(bound, int) for bound in bounds):
+        if not all(indices):
             complain(tx, type(row)().index, None, *bounds)
         try:
             return ConstantVariable(type(row)(elements(tx, self.items)).index(Element(tx, item), *bounds))

@@ -13,7 +13,7 @@ import torch
 
 from .. import polyfills
 from . import composed_iterators as composed
-from .base import as_observed, complain, refuse_arguments, stand_in, unsupported
+from .base import as_observed, can_change, complain, refuse_arguments, stand_in, unsupported
 from .constant import FALSE, NONE, ConstantVariable, boolean
 from .containers import DequeVariable, ListVariable
 from .descriptors import class_lookup, type_lookup
@@ -155,9 +155,10 @@ def make_map(tx, *arguments):
 @handles(reversed)
 def make_reversed(tx, sequence):
     sequence = sequence.realize()
-    if isinstance(sequence, ConstantVariable) and isinstance(sequence.value, (str, bytes)):
-        return SequenceIterator(sequence, len(sequence.value) - 1, -1)
     cls = sequence.python_type()
+    if isinstance(sequence, ConstantVariable) and not can_change(cls):
+        complain(tx, reversed, sequence.value)  # unless it is a text: `re.match("a", "a")` has items, and no length
+        return SequenceIterator(sequence, len(sequence.value) - 1, -1)
     if class_lookup(tx, cls, "__reversed__") or hasattr(sequence, "method___reversed__"):
         return sequence.call_method(tx, "__reversed__", [], {})
     if class_lookup(tx, cls, "__getitem__") and not issubclass(cls, (set, frozenset)):

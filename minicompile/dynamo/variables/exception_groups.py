@@ -97,7 +97,7 @@ def new_group(tx, cls, args):
 
 def are_message_and_sequence(args):
     kinds = [argument.python_type() for argument in args]
-    if len(kinds) != 2 or not issubclass(kinds[0], str) or issubclass(kinds[1], dict):
+    if len(kinds) != 2 or not issubclass(kinds[0], str) or issubclass(kinds[1], dict) or args[1].is_python_constant():
         return False
     return type_lookup(kinds[1], "__getitem__") is not None
 

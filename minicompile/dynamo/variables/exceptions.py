@@ -12,7 +12,7 @@ from .. import _eval_frame
 from ..builder import wraps_if
 from ..bytecode import CallArguments, Instruction, assemble
 from ..source import AttrSource, CallSource, ItemSource
-from .base import KEYWORDS, VariableTracker, complain, fields_of, unsupported
+from .base import KEYWORDS, VariableTracker, complain, fields_of, type_name, unsupported
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .refusals import refuse
@@ -140,7 +140,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
         allowed = fields_of(self.cls)
         for name in kwargs:
             if name not in allowed:
-                tx.raise_observed(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
+                tx.raise_observed(TypeError, f"{type_name(self.cls)}() takes no keyword arguments")
         new = type_lookup(self.cls, "__new__").attribute
         if issubclass(self.cls, OSError) and not isinstance(new, types.BuiltinFunctionType):
             self.initialised = True  # `__new__` has set everything
@@ -157,7 +157,7 @@ class ExceptionVariable(UserDefinedObjectVariable):
 
     def add_note(self, tx, note):
         if not issubclass(note.python_type(), str):
-            tx.raise_observed(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
+            tx.raise_observed(TypeError, f"note must be a str, not '{type_name(note.python_type())}'")
         if self.stored_attribute(tx, "__notes__") is None:
             self.generic_setattr(tx, "__notes__", tx.build_list([]))
         notes = self.stored_attribute(tx, "__notes__").realize()

@@ -105,7 +105,7 @@ class UserDefinedObjectVariable(VariableTracker):
         if iterator is not None:
             kind = iterator.realize().python_type()
             if class_lookup(tx, kind, "__next__") is None:
-                tx.raise_observed(TypeError, f"iter() returned non-iterator of type '{kind.__name__}'")
+                tx.raise_observed(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
             return iterator.realize()
         if class_lookup(tx, self.cls, "__getitem__") is not None:
             from .iterators import IndexIterator
@@ -299,7 +299,7 @@ class UserDefinedObjectVariable(VariableTracker):
     def object_init(self, tx, /, *args, **kwargs):
         new, init = type_lookup(self.cls, "__new__"), type_lookup(self.cls, "__init__")
         if (args or kwargs) and (init.owner is not object or new.owner is object):
-            word = "object" if init.owner is not object else self.cls.__name__
+            word = "object" if init.owner is not object else type_name(self.cls)
             tx.raise_observed(TypeError, f"{word}.__init__() takes exactly one argument (the instance to initialize)")
         return tx.build(None)
 

@@ -8,11 +8,13 @@ PyTorch has no such file: torch.compile leaves the frame to eager there, or take
 chapter 06.
 """
 
+import collections
 import operator
 import types
 
 from .base import can_change, complain, stand_in, type_name, unsupported
 from .descriptors import dict_of, type_lookup
+from .wrong_calls import EXAMPLES
 
 
 def check_index(tx, sequence, index):
@@ -59,8 +61,19 @@ def unset_slot(tx, cls, name, function=getattr):
 
 def refuse(tx, function, *operands):
     """None of the operands can do it."""
-    complain(tx, function, *(stand_in(operand.python_type()) for operand in operands))
+    complain(tx, function, *map(refusing, operands))
     unsupported("builtin on an unknown value", f"{function.__name__} of {', '.join(map(str, operands))}")
+
+
+MUTABLE = (list, dict, set, bytearray, collections.deque)
+
+
+def refusing(operand):
+    """The object itself, or one like it, where its class is written in C: its slots make the text."""
+    cls, value = operand.python_type(), getattr(operand.realize(), "value", None)
+    if can_change(cls) or issubclass(cls, MUTABLE):
+        return stand_in(cls)
+    return value if type(value) is cls else EXAMPLES[cls] if cls in EXAMPLES else stand_in(cls)
 
 
 AS_IF_ABSENT = {

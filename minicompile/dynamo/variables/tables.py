@@ -70,6 +70,7 @@ FOLDED = {
     *(struct.pack, struct.unpack, struct.calcsize, keyword.iskeyword),
     *(typing.get_origin, typing.get_args),
     *(text.fields, text.field_path, text.conversions, text.plain_text, text.percent_of_constants),
+    *(text.type_name, text.match_no_class),
     *(str.maketrans, int.from_bytes, float.fromhex, bytes.fromhex, bytes.maketrans),
 }
 FOLDED = {value for value in FOLDED if callable(value)}
