@@ -17,12 +17,12 @@ import torch
 from .. import config, record
 from . import _eval_frame
 from .bytecode import CallArguments, ExceptionHandler, Instruction
-from .bytecode_analysis import copy_instructions, live_sets, placed_at, prologue_length, reachable, stack_effect
+from .bytecode_analysis import copy_instructions, placed_at, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
 from .guards import frame_arguments
 from .nested_breaks import CallerContinuation, emit_call, may_be_missed
 from .resume_code import PIECE, last_loads, looks_at_own_frame, origin_of, piece_code, resume_code, resumes_in_loop
-from .symbolic_convert import RestartAnalysis, UnboundVariable
+from .symbolic_convert import RestartAnalysis, UnboundVariable, live_in
 from .variables.base import LazyVariable
 from .variables.generators import GeneratorVariable
 
@@ -181,7 +181,7 @@ SHOW_LOCALS = {"exception leaves the frame", "operator raised", "introspection"}
 def names_kept(tx, number=None):
     """The locals needed from this instruction on, and those that hold an object whose death the program might see."""
     number = tx.index_of[id(tx.current)] if number is None else number
-    live, order = live_sets(tx.instructions)[number], {name: k for k, name in enumerate(tx.code.co_varnames)}
+    live, order = live_in(tx.code)[number], {name: k for k, name in enumerate(tx.code.co_varnames)}
     own = sorted((name for name in tx.locals if not name.startswith("__stack_")), key=order.get)
     if looks_at_own_frame(tx.code) or (own and tx.output.break_at.error.kind in SHOW_LOCALS):
         return own

@@ -9,11 +9,11 @@ import itertools
 import types
 import weakref
 
-from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble, decode
-from .bytecode_analysis import cells_made_inside, copy_instructions, live_sets, placed_at, reachable, successors
+from .bytecode import CallArguments, ExceptionHandler, Instruction, assemble
+from .bytecode_analysis import cells_made_inside, copy_instructions, placed_at, reachable, successors
 from .code_table import CodeTable
 from .opcodes import UNBOUND
-from .symbolic_convert import instructions_of
+from .symbolic_convert import instructions_of, live_in
 from .variables.base import unsupported
 
 CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x04, 0x08, 0x20
@@ -96,7 +96,7 @@ def _make_resume_code(original, place, bound, local_names, callee):
     instructions, _ = instructions_of(original)
     inner = cells_made_inside(instructions)
     taken_over = {*original.co_varnames, *original.co_cellvars}.intersection(original.co_freevars)
-    if taken_over or inner and inner & live_sets(instructions)[place]:
+    if taken_over or inner and inner & live_in(original)[place]:
         unsupported("value across a break", "a comprehension with a cell, or in place of one, cannot be re-entered")
     body = copy_instructions(instructions)
     prologue = _prologue(original, bound, inner)
@@ -117,8 +117,7 @@ def _make_resume_code(original, place, bound, local_names, callee):
     if callee is not None:
         numbers[id(call)] = place - 1
     places = [numbers.get(id(instruction)) for instruction in kept]
-    decoded = decode(code)
-    if [i.opname for i in decoded] != [i.opname for i in kept]:
+    if [i.opname for i in instructions_of(code)[0]] != [i.opname for i in kept]:
         unsupported("value across a break", "its bytecode does not decode to what was assembled")
     rest = kept[len(prologue) :]
     in_loop = (callee is not None and resumes_in_loop(callee)) or any(

@@ -18,6 +18,7 @@ from .. import config, errors
 from . import polyfills
 from .break_kinds import break_error
 from .bytecode import decode
+from .bytecode_analysis import live_sets
 from .code_table import CodeTable
 from .lifetimes import StackArguments
 from .nested_breaks import breaking_frame, frames_down_to
@@ -31,7 +32,7 @@ from .variables.generators import GeneratorVariable, close_dropped
 from .variables.overrides import existing_modes
 from .variables.symbolic import refuse_question
 
-_decoded = CodeTable()
+_decoded, _live = CodeTable(), CodeTable()
 
 
 def instructions_of(code):
@@ -41,6 +42,11 @@ def instructions_of(code):
         instructions = decode(code)
         known = _decoded.set(code, (instructions, {id(instruction): k for k, instruction in enumerate(instructions)}))
     return known
+
+
+def live_in(code):
+    """The slots that may still be read, before each of its instructions."""
+    return _live.get(code) or _live.set(code, live_sets(instructions_of(code)[0]))
 
 
 class BrokenFrame(Exception):
