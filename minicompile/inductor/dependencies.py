@@ -272,3 +272,21 @@ def _flat(pieces, variables):
 
 def _equal(a, b):
     return ir.product(v.size for v in a) == ir.product(v.size for v in b)
+
+
+def levels(nodes, together=()):
+    """The pass in which each node of a group runs: a full node that needs a reduction's result runs one pass later.
+
+    Outer nodes run at the end of the pass of what they need; before the first (-1) when they need no pass.  together:
+    name of a reduction -> the one that it needs but is found with (see online.py).
+    """
+    by_name, result, pairs = {n.name: n for n in nodes}, {}, dict(together).items()
+    for node in nodes:
+        level = 0 if node.inner else -1
+        for name in dict.fromkeys(load.buffer for load in ir.loads(node.body)):
+            source = by_name.get(name)
+            if source is not None and source is not node:
+                after = node.inner and (source.is_reduction or not source.inner) and (node.name, name) not in pairs
+                level = max(level, result[name] + (1 if after else 0))
+        result[node.name] = level
+    return result

@@ -9,7 +9,7 @@ import dataclasses
 
 import torch
 
-from .dependencies import Addresses
+from .dependencies import Addresses, levels
 from .indexing import hint
 from .ir import Extern, View, contiguous_strides
 
@@ -67,23 +67,31 @@ def _own_memory(schedule):
     return own - {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
 
 
-def _in_place(group, dead, new, layouts, addresses):
+def _in_place(group, dead, new, layouts, addresses, after_reads):
     """May `new` be written over `dead` while the same kernel reads it?  Only where each point reads what it
     overwrites; and where a matrix product is added to it.
+
+    after_reads: what a kernel stores while it walks along rows, it stores when it has read the place.  No later walk
+    may read it again.
     """
     if group.kind == "extern":
         first, *others = group.nodes[0].data.views()
         adds = group.nodes[0].data.target in ADDS_TO and first == View(dead, layouts[new])
         return adds and all(view.buffer != dead for view in others)
-    if group.kind != "loops" or group.inner or room(layouts[dead]) != room(layouts[new]):
+    if group.kind != "loops" or room(layouts[dead]) != room(layouts[new]):
         return False
+    if group.inner:
+        walk = levels(group.nodes)
+        full = [n.name for n in group.nodes if n.inner and not n.is_reduction]
+        if not after_reads or new not in full or walk[new] < max(walk[n.name] for n in group.nodes if n.inner):
+            return False
     store = next(n.store for n in group.nodes if n.name == new)
     reads = [address for n in group.nodes for name, address in addresses.reads(n) if name == dead]
     return all(address is store for address in reads)
 
 
-def plan(schedule):
-    """Schedule -> MemoryPlan."""
+def plan(schedule, after_reads=False):
+    """Schedule -> MemoryPlan.  after_reads: see `_in_place`."""
     layouts, groups = schedule.graph.layouts(), schedule.groups
     addresses = Addresses(layouts)
     outputs = {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
@@ -101,7 +109,7 @@ def plan(schedule):
         for name in group.stored if _allocates(group) else ():
             want = room(layouts[name])
             waiting = [n for n, died in pool.items() if room(layouts[n]) == want and k - died <= KEEP]
-            read = [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses)]
+            read = [n for n in dying if n in own - taken and _in_place(group, n, name, layouts, addresses, after_reads)]
             same = read + waiting if group.kind == "extern" else waiting + read  # elsewhere a sum is copied first
             old = same[0] if same else None
             if group.kind == "extern" and name in outputs and not old and hint(layouts[name].nbytes()) < HUGE:
@@ -123,6 +131,44 @@ def plan(schedule):
     if schedule.graph.device.type == "cpu":
         arrange(result, layouts, own)
     return result
+
+
+def free_first(order, scheduler):
+    """An ATen call moves before what does not wait for it, nor it for that, where less memory is taken at one time
+    then: the gradient of a weight frees what was saved for it, that of an activation takes as much.
+    """
+    groups, layouts = scheduler.groups, scheduler.layouts
+    last = {name: k for k, number in enumerate(order) for name in groups[number].reads}
+    immortal = scheduler.outputs if scheduler.graph.spends else {*scheduler.outputs, *scheduler.graph.inputs}
+    last |= dict.fromkeys(immortal, len(order))
+    sizes = {name: hint(layout.nbytes()) for name, layout in layouts.items() if layout is not None}
+
+    def size(names):
+        return sum(sizes.get(name, 0) for name in names)
+
+    def most(numbers, end):
+        """Bytes that these groups, the last of which is at `end`, take together at one time."""
+        dies = {name: k for k, number in enumerate(numbers) for name in groups[number].reads if last[name] <= end}
+        alive = highest = 0
+        for k, number in enumerate(numbers):
+            alive += size(groups[number].stored)
+            highest = max(highest, alive)
+            alive -= size(name for name in groups[number].reads if dies.get(name) == k)
+        return highest
+
+    for end, number in enumerate(order):
+        call, first = groups[number], end
+        freed = size(name for name in call.reads if last[name] == end)
+        if call.kind != "extern" or freed < size(call.stored) + LARGE:
+            continue
+        while first > max(end - KEEP, 0) and order[first - 1] not in scheduler.depends[number]:
+            first -= 1
+        ways = [(*order[first:k], number, *order[k:end]) for k in range(first, end + 1)]
+        best = min(ways, key=lambda way: most(way, end))
+        if most(best, end) + LARGE <= most(ways[-1], end):
+            order[first : end + 1] = best
+            moved = {name: first + k for k, number in enumerate(best) for name in groups[number].reads}
+            last |= {name: k for name, k in moved.items() if last[name] <= end}
 
 
 def arrange(plan, layouts, own):

@@ -11,8 +11,17 @@ reductions over the inner loops, and what is computed from these.  A group witho
 import dataclasses
 import functools
 
-from . import ir, online, passes, ranges
-from .dependencies import Addresses, SchedulerNode, common_loops, make_node, match_loops, merge_loops, pair_loops
+from . import ir, memory, online, passes, ranges
+from .dependencies import (
+    Addresses,
+    SchedulerNode,
+    common_loops,
+    levels,
+    make_node,
+    match_loops,
+    merge_loops,
+    pair_loops,
+)
 from .indexing import hint
 from .ir import Extern, MultiOutput, Pointwise, Reduction, View
 from .passes import FusionDecision, buffer_reads
@@ -113,6 +122,8 @@ class Scheduler:
         self.finish()
         after = self.bytes_moved()
         order = self.topological()
+        if self.on_gpu:
+            memory.free_first(order, self)
         return Schedule(self.graph, [self.groups[k] for k in order], self.decisions, 0, after)
 
     def fuse_round(self):
@@ -344,24 +355,6 @@ class Scheduler:
                 touched = [*group.names, *buffer_reads(group.nodes[0])]
             total += sum(self.layouts[n].nbytes() for n in touched)
         return total
-
-
-def levels(nodes, together=()):
-    """The pass in which each node of a group runs: a full node that needs a reduction's result runs one pass later.
-
-    Outer nodes run at the end of the pass of what they need; before the first (-1) when they need no pass.  together:
-    name of a reduction -> the one that it needs but is found with (see online.py).
-    """
-    by_name, result, pairs = {n.name: n for n in nodes}, {}, dict(together).items()
-    for node in nodes:
-        level = 0 if node.inner else -1
-        for name in dict.fromkeys(load.buffer for load in ir.loads(node.body)):
-            source = by_name.get(name)
-            if source is not None and source is not node:
-                after = node.inner and (source.is_reduction or not source.inner) and (node.name, name) not in pairs
-                level = max(level, result[name] + (1 if after else 0))
-        result[node.name] = level
-    return result
 
 
 def repeated(nodes):

@@ -100,3 +100,59 @@ def test_the_tuple_of_a_call_is_freed_when_its_parts_are_taken():
     calls = [(k, group.nodes[0].name) for k, group in enumerate(schedule.groups) if group.nodes[0].name in sources]
     freed = memory.plan(schedule).free
     assert len(calls) == 3 and all(name in freed[k + 1] for k, name in calls)
+
+
+def gelu_backward(gradient, weight, x):
+    gradient = torch.mm(gradient, weight)
+    gradient = torch.ops.aten.gelu_backward(gradient, x)
+    return [torch.mm(gradient, weight), gradient.sum(0)]
+
+
+def softmax_of_a_product(x, weight):
+    return [torch.mm(torch.mm(x, weight).softmax(-1), weight)]
+
+
+def read_again(x, weight):
+    y = torch.mm(x, weight)
+    early = y.exp()
+    return [torch.mm(early, weight), torch.mm(y / early.sum(-1, keepdim=True), weight)]
+
+
+@pytest.mark.parametrize(
+    ("program", "count"), [(gelu_backward, 3), (softmax_of_a_product, 2), (read_again, 2)], ids=str
+)
+@pytest.mark.parametrize("held", [True, False], ids=["held", "looped"])
+def test_a_kernel_that_walks_along_rows_overwrites_what_no_later_walk_reads(program, count, held, monkeypatch):
+    pytest.importorskip("triton")
+    from minicompile.inductor.codegen import triton_tiles
+
+    if not held:
+        monkeypatch.setattr(triton_tiles, "PERSISTENT", 1)
+        monkeypatch.setattr(triton_tiles, "PERSISTENT_PASSES", 1)
+        monkeypatch.setattr(triton_tiles, "INTERPRETED", 64)
+    inputs = [torch.randn(48, 48) / 4 for _ in range(count)]
+    schedule = inductor.schedule(inductor.lower(aten_graph(program, *inputs), inputs))
+    source = inductor.codegen(schedule, "triton")
+    assert "in its memory" in source.python and "io0" in source.kernels
+    for actual, expected in zip(inductor.load(source)(*inputs), program(*inputs), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_what_frees_more_runs_first_on_a_gpu():
+    pytest.importorskip("triton")
+    from minicompile.inductor.codegen import triton
+
+    def backward(gradient, w1, saved1, w2, saved2):
+        inner = torch.mm(gradient, w2)
+        weights = [torch.mm(gradient.t(), saved2)]
+        inner = inner * saved1
+        return [torch.mm(inner, w1), torch.mm(inner.t(), saved1), *weights, inner.sum(0)]
+
+    rows, width = 1 << 15, 64
+    shapes = ((rows, width), (2 * width, width), (rows, 2 * width), (width, 2 * width), (rows, 2 * width))
+    inputs = [torch.empty(shape) for shape in shapes]
+    graph = aten_graph(backward, *inputs)
+    graph.meta["minicompile"] = "backward"
+    lowered = triton.on_device(inductor.lower(graph, inputs))
+    calls = [g.nodes[0].data.args for g in inductor.schedule(lowered).groups if g.kind == "extern"]
+    assert [args[1].buffer for args in calls] == ["arg4", "arg3", "arg2", "arg1"]

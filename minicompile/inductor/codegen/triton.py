@@ -272,7 +272,7 @@ def make_kernel(group, schedule, shared):
 
 def generate(schedule):
     """Schedule -> Source."""
-    plan = memory.plan(schedule)
+    plan = memory.plan(schedule, after_reads=True)
     made = wrapper.generate(schedule, plan, lambda group: make_kernel(group, schedule, plan.storage))
     device = schedule.graph.device
     direct = all(b.layout is None or b.layout.device == device for b in schedule.graph.buffers)
