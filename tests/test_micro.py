@@ -20,7 +20,7 @@ def test_a_micro_pattern_is_right(name, target):
 def test_a_micro_pattern_is_timed_beside_a_copy_of_as_many_bytes():
     row = micro.run("relu_add_mul", suite.Settings(rounds=3))
     assert (row["kernels"], row["ideal_mb"], row["moved_mb"]) == (1, 32 * 64 * 8 / 1e6, 32 * 64 * 8 / 1e6)
-    assert row["ratio"] > 0 and row["floor_share"] > 0 and len(row["copy_samples_ms"]) == 3
+    assert row["ratio"] > 0 and row["floor_share"] > 0 and row["traffic_share"] > 0 and len(row["copy_samples_ms"]) == 3
     lines = tables.summary([row, {"pattern": "other", "ratio": row["ratio"] / 2, "share": 0.5}])
     assert "over 2; least" in lines[0] and "(other)" in lines[0]
     assert any("copy's speed: median" in line and "other" in line.split("under 70%: ")[1] for line in lines)
@@ -34,6 +34,7 @@ def test_what_computes_for_longer_than_it_moves_bytes_is_not_measured_by_a_copy(
         row = micro.run("tiny_operations", suite.Settings(rounds=3))
     finally:
         torch.set_num_threads(before)
+    assert len(set(row["arithmetic_samples_ms"])) == len(row["arithmetic_samples_ms"]), "measured in each round"
     assert row["arithmetic_ms"] > row["copy_ms"] and not row["memory_bound"] and "share" not in row
     assert 0.5 < row["floor_share"] <= 1.5
 

@@ -2,10 +2,12 @@
 
 Goes in: the name of a pattern and settings.  Comes out: a dict with the keys of `tables.MICRO_COLUMNS`.  Eager, ours,
 torch.compile's and a plain copy of as many bytes as an ideal kernel moves take turns in one run; `share` is how near
-ours comes to that copy.  On one core the arithmetic alone is timed, too: our kernel on so few rows that a cache holds
-them.  Where it takes longer than the copy, no kernel can reach the copy's speed; `floor_share` is how near ours comes
-to the slower of the two.  Mirrors `benchmarks/dynamo/microbenchmarks/` in the PyTorch repository.  Taught in chapter
-10.
+ours comes to that copy.  A copy reads as much as it writes, a sum over columns only reads, and int8 that becomes float
+mostly writes: `traffic_share` is how near ours comes to reading as many bytes as the pattern reads (a sum) and then
+filling as many as it writes.  On one core the arithmetic alone is timed, too: our kernel on so few rows that a cache
+holds them.  Where it takes longer than the copy, no kernel can reach the copy's speed; `floor_share` is how near ours
+comes to the slower of the two.  Mirrors `benchmarks/dynamo/microbenchmarks/` in the PyTorch repository.  Taught in
+chapter 10.
 """
 
 import math
@@ -20,7 +22,7 @@ from minicompile import accuracy, config, record
 from minicompile.inductor.passes import extern_bytes
 
 from . import timing
-from .patterns import PATTERNS, Maker
+from .patterns import PATTERNS, Maker, nbytes
 from .suite import failure, full_precision, turns
 
 
@@ -44,12 +46,12 @@ def _fill(row, pattern, settings):
             if settings.check:
                 check(pattern, inputs, expected, tree_leaves(variants["ours"](*inputs)))
                 row["correct"] = "yes"
-        row["ideal_mb"] = pattern.ideal(inputs, expected) / 1e6
+        row["ideal_mb"], written = pattern.ideal(inputs, expected) / 1e6, nbytes(expected)
         if settings.torch_compile:
             variants["torch"] = _theirs(row, pattern, inputs)
         if settings.timed:
             wait()
-            _time(row, pattern, variants, inputs, settings)
+            _time(row, pattern, variants, inputs, settings, written)
 
 
 def _first_calls(row, key, compiled, inputs, reset):
@@ -112,23 +114,29 @@ def _alone(pattern, inputs, settings):
     return calls, inputs[0].numel() / part[0].numel()
 
 
-def _time(row, pattern, variants, inputs, settings):
-    source = torch.randn(math.ceil(row["ideal_mb"] * 1e6 / 8), device=settings.device)  # read once and written once
-    target = torch.empty_like(source)
+def _moves(ideal, written, device):
+    """Two calls that do nothing but move so many bytes: a copy, and a sum with a fill that writes so many of them."""
+    one, other = (torch.randn(math.ceil(ideal / 8), device=device) for _ in range(2))
+    read, filled = (torch.randn(math.ceil(n / 4), device=device) for n in (ideal - written, written))
+    return {"copy": lambda: other.copy_(one), "traffic": lambda: (read.sum(), filled.fill_(1))}
+
+
+def _time(row, pattern, variants, inputs, settings, written):
     calls = {name: lambda function=function: function(*inputs) for name, function in variants.items()}
-    calls["copy"] = lambda: target.copy_(source)
+    calls |= _moves(row["ideal_mb"] * 1e6, written, settings.device)
     one_core = settings.device == "cpu" and torch.get_num_threads() == 1
     alone, times = _alone(pattern, inputs, settings) if one_core else ({}, 1)
     timings = timing.interleaved({**calls, **alone}, settings.device, settings.rounds, clock=settings.clock)
     bounds = [timings["copy"]]
     if alone:
-        least = min(timings.pop("part").samples) - min(timings.pop("nothing").samples)  # what disturbs only adds to it
-        timings["arithmetic"] = timing.Timing([times * least] * settings.rounds)
+        rounds = zip(timings.pop("part").samples, timings.pop("nothing").samples, strict=True)
+        timings["arithmetic"] = timing.Timing([times * (part - nothing) for part, nothing in rounds])
         bounds.append(timings["arithmetic"])
     timing.note(row, timings)
     row["copy_gb_s"] = row["ideal_mb"] / row["copy_ms"]
     floor = max(bounds, key=lambda bound: bound.median)
     row["memory_bound"] = floor is bounds[0] and (one_core or not row["extern_calls"] and row["ideal_mb"] > MUCH)
     row["floor_share"], *_ = timing.ratio(floor, timings["ours"])
+    row["traffic_share"], *_ = timing.ratio(timings["traffic"], timings["ours"])
     if row["memory_bound"]:
         row["share"] = row["floor_share"]

@@ -60,9 +60,11 @@ MICRO_COLUMNS = {
     "torch_ratio": ("torch × eager", "{:.2f}"),
     "against_torch": ("× torch", "{:.2f}"),
     "copy_ms": ("a copy's ms", "{:.4f}"),
+    "traffic_ms": ("reads and fills ms", "{:.4f}"),
     "arithmetic_ms": ("arithmetic ms", "{:.4f}"),
     "floor_share": ("of the slower's speed", "{:.0%}"),
     "share": ("of a copy's speed", "{:.0%}"),
+    "traffic_share": ("of the speed of reads and fills", "{:.0%}"),
     "note": ("note", "{}"),
 }
 

@@ -10,13 +10,13 @@ from .. import ir
 from ..indexing import hint
 from .common import Forward
 from .cpp_expr import COMPUTE
-from .cpp_loops import GROWN, Loop, TileLoop, acc_type, identity, total_type
+from .cpp_loops import GROWN, Loop, TileLoop, acc_type, combine, identity, sums_up, total_type
 
 COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
 CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
-STEP = 8  # rows that are added to the accumulators at once
-ROWS = 64  # rows summed in float32, one after the other, before they are added to float64 totals
+STEP = 4  # rows that are added to the accumulators at once, and read side by side
+ROWS = 128  # rows summed in float32, STEP at a time, before they are added to float64 totals
 
 
 def is_multiple(size, step):
@@ -155,10 +155,12 @@ class ColumnReductions:
 
             def column():
                 for n in reductions:
-                    self.line(f"{acc_type(n)} {here[n.name]} = {names[n.name]}{at};")
+                    start = identity(n, acc_type(n)) if sums_up(n) else f"{names[n.name]}{at}"
+                    self.line(f"{acc_type(n)} {here[n.name]} = {start};")
                 self.nest([(f"#pragma GCC unroll {STEP}", [Loop(f"{row}_in", "0", str(STEP))])], point)
                 for n in reductions:
-                    self.line(f"{names[n.name]}{at} = {here[n.name]};")
+                    place, sums = f"{names[n.name]}{at}", here[n.name]
+                    self.line(f"{place} = {combine(n, place, sums, acc_type(n)) if sums_up(n) else sums};")
 
             rest = loop.high
             if not is_multiple(row.size, ROWS if loop.low == "block" else STEP):
