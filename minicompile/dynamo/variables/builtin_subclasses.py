@@ -167,7 +167,7 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
 def new(tx, base_type, cls, args, kwargs):
     """`base_type.__new__(cls, *args, **kwargs)`; the arguments of mutable types are for `__init__`."""
     if cls is base_type:
-        return tx.build(cls).call_function(tx, args, kwargs)
+        return tx.build(cls).call_function(tx, *((args, kwargs) if cls in IMMUTABLE else ([], {})))
     base_type = builtin_base(cls)
     if base_type not in IMMUTABLE:
         contents = tx.build(base_type())
