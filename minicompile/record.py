@@ -68,7 +68,7 @@ counters = collections.Counter()  # graphs, graph_breaks, recompiles, kernels, e
 break_reasons = collections.Counter()  # kind -> count
 _local = threading.local()
 _warned = set()
-_set_aside = threading.Lock()  # held while old objects are set aside
+_frozen = set()  # by whom: counting frozen objects takes a while, so it is asked no more
 at_end_of_call = operator.call  # dynamo's, once it is imported: a function waits for the end of the outermost call
 
 
@@ -94,25 +94,31 @@ def reopen(entry):
     """Add to an earlier record: what is compiled late (a backward) belongs to the frame that asked for it."""
     outer, _local.current = current(), entry
     try:
-        with contextlib.nullcontext() if outer else old_objects_set_aside():
+        with contextlib.nullcontext() if outer else without_collector():
             yield entry
     finally:
         _local.current = outer
 
 
 @contextlib.contextmanager
-def old_objects_set_aside():
-    """The collector looks for cycles among new objects only: compiling makes so many that it would go through all that
-    a process has imported again and again."""
-    if _set_aside.acquire(blocking=False) and not gc.get_freeze_count():
-        gc.freeze()
-        try:
-            yield
-        finally:
-            gc.unfreeze()
-            _set_aside.release()
-    else:  # another thread's compilation, or the program's own doing: never asked again, since counting takes a while
+def without_collector():
+    """No search for cycles: compiling makes so many objects that a sixth of its time would go into looking at them.
+
+    In the end those that live count as old, so that the next search for young ones passes them by.
+    """
+    if not gc.isenabled():  # the program's own doing, or another thread's compilation
         yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not _frozen and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+        else:
+            _frozen.add("by the program")
+        gc.enable()
 
 
 def since(start):

@@ -5,7 +5,6 @@ import functools
 import gc
 import inspect
 import pickle
-import threading
 
 import pytest
 import torch
@@ -279,25 +278,29 @@ def test_compiled_functions_and_models_can_be_freed():
     assert [reference() for reference in references] == [None, None]
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_the_collector_leaves_alone_what_existed_before_a_compilation(own, monkeypatch):
-    counts = []
-    monkeypatch.setattr(minicompile.record, "_set_aside", threading.Lock())
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("enabled", [False, True])
+def test_the_collector_waits_while_we_compile_and_is_the_programs_again_afterwards(enabled, frozen, monkeypatch):
+    seen, asked = [], []
+    monkeypatch.setattr(minicompile.record, "_frozen", set())
 
     def backend(gm, inputs):
-        counts.append(gc.get_freeze_count())
+        seen.append(gc.isenabled())
         return gm.forward
 
-    if own:
-        gc.freeze()
-    before = gc.get_freeze_count()
     try:
+        if frozen:
+            gc.freeze()
+        if not enabled:
+            gc.disable()
+        before = gc.get_freeze_count()
         minicompile.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
-        assert counts[0] > 10_000 and gc.isenabled()
-        assert (gc.get_freeze_count() > 0) == own == (before > 0)
-        monkeypatch.setattr(gc, "get_freeze_count", lambda: counts.append("asked"))
+        assert seen == [False] and gc.isenabled() == enabled
+        assert (gc.get_freeze_count() > 0) == frozen == (before > 0)
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: asked.append("asked"))
         for number in range(3):  # counting them goes through them all
             minicompile.compile(lambda x, number=number: x + number, backend="eager")(torch.ones(2))
-        assert counts[1:] == ([] if own else ["asked"] * 3)
+        assert asked == ([] if frozen or not enabled else ["asked"] * 3)
     finally:
+        gc.enable()
         gc.unfreeze()
