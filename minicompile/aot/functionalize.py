@@ -27,6 +27,7 @@ from .outputs import OutputPlanner, has_overlap, is_dense, storage_key, unwrap, 
 from .overlap import extent
 from .recurrent import RECURRENT
 from .refusals import Casts, check_arguments
+from .repeats import Repeats, makes_new
 from .sharing import Aliases, Memories
 
 AUTOGRAD_MUTATION = (
@@ -126,15 +127,20 @@ class FunctionalMode(FunctionalTensorMode):
 
     def __init__(self):
         super().__init__()
-        self.aliases = Aliases()
+        self.aliases, self.repeats = Aliases(), Repeats()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not makes_new(func) or self.aliases.storages:
+            return self.trace(func, types, args, kwargs or {})
+        return self.repeats.call(self, func, args, kwargs or {}, lambda: self.trace(func, types, args, kwargs or {}))
+
+    def trace(self, func, types, args, kwargs):
         if func is torch.ops.aten._linalg_check_errors.default:
-            return func(unwrap(args[0]), *args[1:], **(kwargs or {}))
-        check_arguments(func, args, kwargs or {})
+            return func(unwrap(args[0]), *args[1:], **kwargs)
+        check_arguments(func, args, kwargs)
         if func in NO_FUNCTIONAL_FORM:
             with self:
-                return NO_FUNCTIONAL_FORM[func](*args, **(kwargs or {}))
+                return NO_FUNCTIONAL_FORM[func](*args, **kwargs)
         if writes_lists(func) and share_memory(
             args
         ):  # eager's loop reads what it just wrote; the functional form does not
@@ -143,7 +149,7 @@ class FunctionalMode(FunctionalTensorMode):
         if writes_lists(func):  # which is counted nowhere else
             torch.autograd.graph.increment_version(written_by(func, args))
         if self.aliases.storages:
-            self.aliases.follow(func, args, kwargs or {}, result)
+            self.aliases.follow(func, args, kwargs, result)
         if func not in LAYOUTS:
             return result
         with self:
