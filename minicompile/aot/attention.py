@@ -16,6 +16,7 @@ import operator
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 F = torch.nn.functional
@@ -274,4 +275,4 @@ def rewrite(gm):
                 new.meta = {k: v for k, v in node.meta.items() if k == "stack_trace"}
         else:
             environment[node] = graph.node_copy(node, environment.__getitem__)
-    return fx.GraphModule(gm, graph, type(gm).__name__)
+    return LazyGraphModule(gm, graph, type(gm).__name__)

@@ -81,7 +81,7 @@ def overloads(names):
 @functools.cache
 def decomposition_table():
     """dict[OpOverload, function]"""
-    table = dict(torch._decomp.core_aten_decompositions())
+    table = dict(torch._decomp._core_aten_decompositions_post_autograd())
     table.update(torch._decomp.get_decompositions(list(overloads(EXTRA))))
     for op in overloads(CALLED + LOWERED):
         table.pop(op, None)
@@ -168,6 +168,21 @@ def in_opmath(function):
         return result.to(dtype) if dtype != wide else result
 
     return wrapper
+
+
+@decompose(aten.transpose.int)
+def transpose(x, first, second):
+    """Half of a trace is of these: torch's rule calls an operator that has a rule that does."""
+    order = list(range(x.dim()))
+    if x.dim() < 2 or order[first] == order[second]:
+        return aten.alias.default(x)
+    order[first], order[second] = order[second], order[first]
+    return aten.permute.default(x, order)
+
+
+@decompose(aten.t.default)
+def t(x):
+    return transpose(x, 0, -1) if x.dim() == 2 else aten.alias.default(x)
 
 
 @decompose(aten.silu.default)

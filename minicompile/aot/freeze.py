@@ -10,7 +10,7 @@ import dataclasses
 import torch
 from torch import fx
 
-from .nodes import base_of, has_effect, is_tensor, is_view, replace, same_tensor, size_in_bytes
+from .nodes import base_of, drop_dead_code, has_effect, is_tensor, is_view, replace, same_tensor, size_in_bytes
 from .passes import last_placeholder
 
 aten = torch.ops.aten
@@ -141,7 +141,7 @@ def fold(graph, frozen):
         folder.find()
         folder.fold()
         folder.absorb()
-    folder.graph.eliminate_dead_code(has_effect)
+    drop_dead_code(folder.graph)
     use_constants(graph, folder)
     graph.forward.recompile()
     graph.passes.append(("freeze", before, len(graph.forward.graph.nodes)))

@@ -14,6 +14,7 @@ import json
 import torch
 from torch import fx
 from torch._subclasses import FakeTensor
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from .. import cache, config, record
 from . import attention, partial, runtime
@@ -166,7 +167,7 @@ class StoredGraph:
         captured = attention.rewrite(self.owner.captured)  # which is what was traced
         lines = {node.name: node.meta.get("stack_trace") for node in captured.graph.nodes}
         graph = read_graph(nodes, self.owner.fake_mode, lines)
-        gm = fx.GraphModule(constants, graph, self.meta.get("minicompile", "forward"))
+        gm = LazyGraphModule(constants, graph, self.meta.get("minicompile", "forward"))
         gm.meta = self.meta
         return gm
 

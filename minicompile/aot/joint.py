@@ -13,6 +13,8 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -204,7 +206,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
     # Inference mode is left, because its tensors have no views and versions to follow; grad mode stays as it was.
     with fake_mode, enable_python_dispatcher(), torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
         try:
-            with rules_above_autograd():
+            with rules_above_autograd(), _use_lazy_graph_module(True):
                 traced = make_fx(run, decomposition_table=table)(*fakes)
         except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
             raise Unsupported("branch on data", f"the graph goes one way or another by a tensor: {error}") from error
@@ -220,7 +222,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
     assertions.insert(functional, fake_mode.shape_env, known)
     passes = [("attention", len(captured.graph.nodes), len(gm.graph.nodes)), *optimize(functional, result_count)]
     functional = channels_last.rewrite(functional, fake_mode)
-    forward = fx.GraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
+    forward = LazyGraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
         placeholders,
         constants,

@@ -96,6 +96,13 @@ def same_tensor(node, source):
     return same and all(statically_known_true(m == n) for m, n in zip(*numbers, strict=True))  # which assumes nothing
 
 
+def drop_dead_code(graph):
+    """Erase what nobody reads."""
+    for node in reversed(graph.nodes):
+        if not node.users and node.op not in ("placeholder", "output") and not has_effect(node):
+            graph.erase_node(node)
+
+
 def replace(graph, node, source):
     node.replace_all_uses_with(source)
     graph.erase_node(node)

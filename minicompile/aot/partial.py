@@ -10,6 +10,7 @@ import dataclasses
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from ..errors import Unsupported
 from .assertions import Places
@@ -126,7 +127,7 @@ class Builder:
             if node in alive:
                 self.environment[node] = self.copied(node)
         self.graph.output([self.environment[g] for _, g in wanted])
-        gm = fx.GraphModule(whole, self.graph, "backward")
+        gm = LazyGraphModule(whole, self.graph, "backward")
         gm.meta.update(whole.meta)
         reads = [k for k, n in enumerate(places) if n in alive]
         self.part = Part(gm, reads, [(k, position) for position, (k, _) in enumerate(wanted)])

@@ -12,6 +12,7 @@ import operator
 import networkx as nx
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from .. import config
 from .memory import Budget
@@ -223,7 +224,7 @@ def extract(joint, inputs, compute, outputs, name):
         if node not in environment:
             environment[node] = graph.node_copy(node, environment.__getitem__)
     graph.output([environment[n] if isinstance(n, fx.Node) else n for n in outputs])
-    gm = fx.GraphModule(joint, graph, name)
+    gm = LazyGraphModule(joint, graph, name)
     gm.meta["minicompile"] = name  # not to be captured
     return gm
 
@@ -357,5 +358,6 @@ def build(graph, split, saved):
     graph.forward = extract(joint, split.primals, in_order, [*split.results, *extra], "forward")
     keep_old_values(graph.forward, len(split.results))
     in_order = split.backward_order(saved)
-    graph.recomputed = [n.name for n in joint.graph.nodes if n in {*in_order} and not n.meta["backward"]]
+    again = {n for n in in_order if not n.meta["backward"]}
+    graph.recomputed = [n.name for n in joint.graph.nodes if n in again]
     graph.backward = extract(joint, [*saved, *split.tangents], in_order, split.grads, "backward")

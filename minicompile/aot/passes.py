@@ -11,7 +11,17 @@ import torch
 from torch import fx
 
 from . import rules
-from .nodes import base_of, can_be_one, escaping, has_effect, is_view, replace, same_tensor, tensor_layout
+from .nodes import (
+    base_of,
+    can_be_one,
+    drop_dead_code,
+    escaping,
+    has_effect,
+    is_view,
+    replace,
+    same_tensor,
+    tensor_layout,
+)
 
 aten = torch.ops.aten
 COPIES = {aten.clone.default: 0, aten._to_copy.default: 0, aten.copy.default: 1}  # which argument is copied
@@ -160,7 +170,7 @@ def optimize(graph, result_count):
     Returns [(name of the pass, nodes before, nodes after)].
     """
     gradients = [(n, isinstance(n, fx.Node) and base_of(n)) for n in graph.output_node().args[0][result_count:]]
-    counts = [run_pass(graph, "dead_code", lambda: graph.eliminate_dead_code(has_effect))]
+    counts = [run_pass(graph, "dead_code", lambda: None)]
     with torch._C._DisableAutocast():  # the casts are in the graph already
         for rule in PASSES:
             counts.append(run_pass(graph, rule.__name__, lambda rule=rule: rule(graph, escaping(graph, result_count))))
@@ -172,5 +182,5 @@ def run_pass(graph, name, run):
     """Run one pass, and remove what nobody reads after it."""
     before = len(graph.nodes)
     run()
-    graph.eliminate_dead_code(has_effect)
+    drop_dead_code(graph)
     return name, before, len(graph.nodes)

@@ -11,6 +11,7 @@ import operator
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.utils import _pytree as pytree
 
 from .variables.base import unsupported
@@ -67,7 +68,7 @@ def graph_module(graph, attributes, name):
             holder.register_buffer(key, value, persistent=False)
         else:
             setattr(holder, key, value)
-    gm = fx.GraphModule(holder, graph, class_name=name)
+    gm = LazyGraphModule(holder, graph, class_name=name)
     gm.meta["minicompile"] = name  # not to be captured
     return gm
 
