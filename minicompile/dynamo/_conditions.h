@@ -153,7 +153,7 @@ compute(const Condition &condition, const std::vector<int> &sources, PyObject **
     for (const ConditionWord &each : condition.words) {
         bool known = true;
         if (each.word == CONSTANT)
-            stack[depth++] = condition.real ? each.real : each.whole;
+            stack[depth++] = condition.real ? (Number)each.real : (Number)each.whole; /* a double has 53 bits */
         else if (each.word == VARIABLE)
             known = number_at(registers[sources[each.index]], condition.places[each.index], stack[depth++]);
         else if (each.word >= NEGATIVE)

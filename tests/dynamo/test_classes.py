@@ -544,5 +544,33 @@ def test_a_call_of_what_typing_has_is_a_call_of_its_method(form):
             return x + 1, repr(error)
 
     for arguments in ((), ((),), (1, 2)):
-        compiled = minicompile.compile(program, backend="eager", fullgraph=type(form) is not typing.NewType)
+        compiled = minicompile.compile(program, backend="eager", fullgraph=True)
         assert compiled(torch.ones(1), arguments)[1:] == program(torch.ones(1), arguments)[1:]
+
+
+class Kinds:
+    @staticmethod
+    def static():
+        return 1
+
+    @classmethod
+    def made(cls):
+        return cls
+
+    @property
+    def read(self):
+        return self
+
+    @functools.cached_property
+    def cached(self):
+        return self
+
+
+@pytest.mark.parametrize(
+    "cls", [Kinds, enum.Enum("Color", "RED"), type("Derived", (Kinds,), {"new": Kinds.__dict__["made"]})]
+)
+def test_what_the_dict_of_a_class_has_is_not_what_the_class_gives(cls):
+    def program(x):
+        return x + 1, [type(value).__name__ for value in cls.__dict__.values()], "static" in cls.__dict__
+
+    twice(program)

@@ -15,11 +15,11 @@ import torch
 
 from .. import polyfills
 from ..builder import WRAPPERS, guarded, wraps_if
-from ..source import AttrSource, CallSource, ConstantSource
+from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
 from .base import ValueVariable, VariableTracker, as_observed, can_change, complain, stand_in, type_name, unsupported
 from .constant import wrap_constant
-from .descriptors import class_lookup, descriptor_get, dict_of, type_lookup
+from .descriptors import class_lookup, descriptor_get, dict_of, type_lookup, value_at
 from .dict_views import MappingProxyVariable, proxied
 from .dicts import DictVariable
 from .modules import NNModuleVariable, nn
@@ -76,10 +76,9 @@ class UserDefinedClassVariable(ValueVariable):
         if tx.side_effects.pending_attributes(tx.output.known(self.value)):
             unsupported("class changed", f"the __dict__ of {self} is read after that")
         cls, items = self.value, {}
-        for name, attribute in cls.__dict__.items():
-            found = descriptors.Found(cls, name, cls, attribute)
-            items[name] = tx.build(name), tx.output.lazy(attribute, descriptors.class_source(found))
         source = descriptors.namespace_source(cls) if can_change(cls) else None
+        for name, attribute in cls.__dict__.items():
+            items[name] = tx.build(name), value_at(tx, attribute, source and ItemSource(source, name))
         inside = CallSource(source, proxied) if source is not None else None
         return MappingProxyVariable(DictVariable(items, inside), source)
 
