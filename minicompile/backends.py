@@ -21,6 +21,7 @@ def aot_eager(gm, example_inputs):
 def inductor_backend(gm, example_inputs):
     """Fused kernels.  The backward is compiled at its first call, under the options that hold now."""
     settings = config.snapshot()
+    inductor.expect(example_inputs)
 
     def backward(aten_gm, inputs):
         with config.patch(**settings):

@@ -5,9 +5,11 @@ import types
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 pytest.importorskip("triton")
 
+from minicompile import inductor  # noqa: E402
 from minicompile.inductor.codegen import triton_launch  # noqa: E402
 
 
@@ -83,3 +85,25 @@ def test_kernels_share_launchers_where_triton_builds_them_of_c(count, monkeypatc
     pointers = [t.data_ptr() for t in tensors] + [None] * (full - count)
     head = (5, 1, 1, 77, "function", 0, 0, None, None, "metadata", None, None, None)
     assert calls == [(0, (*head, *pointers))]
+
+
+def test_what_the_first_kernel_waits_for_is_made_before_it_is_there(monkeypatch):
+    """The launcher for pointers, and with it the driver: once for a device, and for no CPU."""
+    made = []
+    monkeypatch.setattr(triton_launch, "make_driver", lambda device: made.append("driver"))
+    inductor.get_triton_ready.cache_clear()
+    inductor.expect([torch.ones(2), 3])
+    assert not inductor.get_triton_ready.cache_info().currsize
+    loads, *_ = launched(monkeypatch, (3, 6))
+    with FakeTensorMode():
+        tensor = torch.empty(2, device="cuda:0")
+    inductor.expect([3, tensor])
+    assert inductor.get_triton_ready(tensor.device).result(60) is None
+    inductor.get_triton_ready.cache_clear()
+    assert made == ["driver"] and loads == [(0, *["*i8"] * 8)]
+
+
+def test_the_kernel_that_does_nothing_compiles():
+    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    (nothing,) = triton_launch.kernels(triton_launch.module(triton_launch.NOTHING))
+    assert "nothing" in nothing.compile(target).asm["ptx"]

@@ -168,7 +168,7 @@ class TritonKernel:
             triton_interpret.run(self.interpreted, (programs,), args, fixed)
 
 
-_building = {}  # types of the arguments of a launcher -> the lock of who builds it; the others find it on the disk
+_building = {}  # types of the arguments of a launcher -> the lock of who builds it; the others find it
 SPARE = 8  # to a multiple of which launchers take pointers
 
 
@@ -245,11 +245,29 @@ def kernels(namespace):
     return [value for value in namespace.values() if isinstance(value, TritonKernel)]
 
 
+NOTHING = """
+@kernel("x: *i8", grid="1", num_warps=1)
+def nothing(x):
+    pass
+"""
+
+
+def get_ready(device):
+    """What the first kernel waits for: Triton hashes its own files, imports its compiler, and builds a launcher."""
+    make_driver(device)
+    kernels(module(NOTHING))[0].loaded(device.index, 0)
+
+
+def make_driver(device):
+    torch.cuda.current_stream(device)  # makes the context
+    with _building.setdefault("driver", threading.Lock()):
+        _ = triton.runtime.driver.active  # has a C compiler build it when it is asked for: once, before threads ask
+
+
 def build(namespace, device):
     """Compile every kernel of a module for a CUDA device, several at a time."""
     found = [k for k in kernels(namespace) if not k.rare]
-    torch.cuda.current_stream(device)  # makes the context
-    _ = triton.runtime.driver.active  # has a C compiler build it when it is asked for: once, before all threads ask
+    make_driver(device)
     if len(found) > 1:
         with concurrent.futures.ThreadPoolExecutor(min(len(found), os.cpu_count() or 1)) as pool:
             list(pool.map(lambda k: _load_on(k, device), found))
