@@ -23,6 +23,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import Source as TorchSource
 from torch._subclasses.meta_utils import safe_grad
+from torch.fx.experimental import sym_node
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
@@ -37,7 +38,13 @@ from .guards import ShapeGuard
 from .source import AttrSource, ModuleAttrSource, SizeSource, path_of
 
 CHANGING = None  # in a history: this size had two values
+LARGEST_INT = (1 << 62) - 1  # ShapeEnv takes what is larger for infinity
 LARGEST_FLOAT = torch.finfo(torch.float32).max  # operators refuse larger ones; NaN and infinity follow other rules
+
+add_expressions = sym_node._optimized_add
+# Of a node that was once a sum of symbols PyTorch takes the terms, also when it is known as something else since: with
+# `a + b == 7` it says that `(a + b) + c` is c.
+sym_node._optimized_add = lambda left, right, *were_sums: add_expressions(left, right)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +148,8 @@ class SymbolicSizes:
         if type(value) is float:
             changing = abs(value) <= LARGEST_FLOAT and self.history.note(source, [value])[0] is CHANGING
             return changing and self.dynamic is not False
-        if type(value) is not int or value.bit_length() > 63 or isinstance(source, ModuleAttrSource):
-            return False  # no backend has a number for it; what a module keeps is its configuration
+        if type(value) is not int or abs(value) > LARGEST_INT or isinstance(source, ModuleAttrSource):
+            return False  # what a module keeps is its configuration
         changing = self.history.note(source, [value])[0] is CHANGING
         at_once = self.dynamic and not any(isinstance(place, AttrSource) for place in path_of(source))
         wanted = (changing or at_once) and self.dynamic is not False

@@ -34,7 +34,9 @@ class Snapshot:
 
     def __init__(self):
         self.seen = {}  # id -> (number, the object, kept alive)
-        self.sets = []  # (the list of its elements, a set): those wait until all that has an order is numbered
+        # What waits until all that has an order is numbered: (the list of its elements, a set); and causes and contexts
+        # of exceptions, and theirs in their turn, of which there may be thousands.
+        self.sets, self.linked = collections.deque(), collections.deque()
 
     def known(self, value):
         """The number of an object that came before, or None."""
@@ -83,16 +85,22 @@ class Snapshot:
         return type(value).__name__, [self(element) for element in value], maxlen
 
     def finish(self):
-        """Two elements of a set may look alike where one of them is seen elsewhere too, after the set."""
-        for elements, value in self.sets:  # grows on the way
-            elements += map(self, sorted(value, key=self.rank))
+        """How the causes and contexts look; the elements of sets, of which two may look alike where one of them is
+        seen elsewhere too, after the set."""
+        links = []
+        while self.linked or self.sets:
+            if self.linked:
+                links.append(self(self.linked.popleft()))
+            else:
+                elements, value = self.sets.popleft()
+                elements += map(self, sorted(value, key=self.rank))
+        return links
 
     def rank(self, element):
         """Numbers the elements of a set alike, whatever their addresses: what came before, then by what they are."""
         known = self.seen[id(element)][0] if id(element) in self.seen else len(self.seen)
         apart = Apart()
-        looks = apart(element)
-        apart.finish()
+        looks = apart(element), apart.finish()
         return known, repr(looks)
 
     def tensor(self, value):
@@ -117,7 +125,8 @@ class Snapshot:
     def instance(self, value):
         name = type(value).__qualname__
         if isinstance(value, BaseException):
-            chain = [self(value.__cause__), self(value.__context__), value.__suppress_context__]
+            self.linked += value.__cause__, value.__context__
+            chain = value.__suppress_context__
             groups = self(list(value.exceptions) if isinstance(value, BaseExceptionGroup) else ())
             return name, self(value.args), chain, groups, self(dict(vars(value)))
         if isinstance(value, types.FunctionType):
@@ -219,8 +228,8 @@ def observe(function, namespace, file, world):
     torch.set_grad_enabled(True)
     with contextlib.redirect_stdout(printed):
         seen = snapshot(result), snapshot(raised), [snapshot(value) for value in kept], snapshot(left)
-        snapshot.finish()
-    return *seen, grad_mode, printed.getvalue()
+        chains = snapshot.finish()
+    return *seen, grad_mode, printed.getvalue(), chains
 
 
 def user_lines(tb, files):
@@ -234,7 +243,7 @@ def user_lines(tb, files):
     return lines
 
 
-PARTS = ("result", "exception", "arguments", "globals", "grad mode", "printed")
+PARTS = ("result", "exception", "arguments", "globals", "grad mode", "printed", "causes and contexts")
 
 
 def difference(expected, actual):

@@ -81,6 +81,19 @@ def test_what_is_seen_of_a_set_is_no_matter_of_addresses():
     assert len({repr(seen()) for _ in range(30)}) == 1
 
 
+def test_a_long_chain_of_exceptions_is_seen_whole():
+    def seen(last):
+        first = error = ValueError(0)
+        for number in range(1, 5000):
+            error.__context__ = error = ValueError(number)
+        error.__context__ = first if last is None else last
+        snapshot = Snapshot()
+        return snapshot([first]), snapshot.finish()
+
+    assert seen(None) == seen(None)
+    assert seen(KeyError(1)) == seen(KeyError(1)) != seen(KeyError(2))
+
+
 ASKED = """
 G1, GF, GM = 1, abs, types.ModuleType("GM")
 

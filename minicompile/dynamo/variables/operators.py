@@ -167,6 +167,13 @@ def binary(function):
     return handler
 
 
+def divide(tx, left, right):
+    """`divmod(left, right)`: a SymInt has none."""
+    if is_arithmetic([left.realize(), right.realize()]):
+        return tx.build_tuple([HANDLERS[operator.floordiv](tx, left, right), HANDLERS[operator.mod](tx, left, right)])
+    return binary(divmod)(tx, left, right)
+
+
 def in_place(function):
     plain, method = IN_PLACE[function]
     forward, reflected = BINARY[plain]
@@ -319,6 +326,7 @@ HANDLERS = {
     **{function: in_place(function) for function in IN_PLACE},
     **{function: compare(function) for function in COMPARE},
     **{function: unary(function) for function in UNARY},
+    divmod: divide,
     pow: power,
     operator.getitem: item(operator.getitem, "__getitem__"),
     operator.setitem: item(operator.setitem, "__setitem__"),

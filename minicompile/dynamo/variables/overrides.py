@@ -91,7 +91,7 @@ def dispatch(tx, function, args, kwargs):
         with Recorder():
             function(*values, **named) if named else function(*values)  # C code tells no keywords from none
     except Handed as found:
-        handed = found
+        handed = found.with_traceback(None)  # which would keep this frame in a cycle
     except Exception:  # whatever is wrong with the arguments, the call in the graph will say
         return None
     else:

@@ -10,10 +10,11 @@ import math
 import operator
 
 import torch
+from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ..builder import wraps
-from ..dynamic_shapes import is_symbolic
+from ..dynamic_shapes import LARGEST_INT, is_symbolic
 from .base import NotConstant, VariableTracker, is_question, unsupported
 from .constant import ConstantVariable
 
@@ -35,9 +36,16 @@ GRAPH_FUNCTIONS = {
 
 # what a graph computes of floats as Python does, to the last bit
 FLOAT_ARITHMETIC = {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg}
-REMAINDERS = {operator.mod, operator.floordiv, divmod}
+REMAINDERS = {operator.mod, operator.floordiv}
 BITWISE = {operator.and_, operator.or_, operator.xor}
 COMPARISONS = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
+# What has to hold of the right operand and 0: SymPy also simplifies what would raise (`n % n`, `0 << n`), takes a
+# number divided twice for one divided by the product, and a power for an int.
+CONDITIONS = {
+    **dict.fromkeys(REMAINDERS, operator.gt),
+    operator.truediv: operator.ne,
+    **dict.fromkeys([operator.lshift, operator.rshift, operator.pow], operator.ge),
+}
 
 
 class SymNodeVariable(VariableTracker):
@@ -134,7 +142,7 @@ def is_arithmetic(operands):
 
 def fits_graph(value):
     """A number of the size that a graph works with."""
-    return type(value) is float or (type(value) is int and value.bit_length() < 64)
+    return type(value) is float or (type(value) is int and abs(value) <= LARGEST_INT)
 
 
 def settled(function, *operands):
@@ -143,7 +151,7 @@ def settled(function, *operands):
         return operands
     floats = [v for v in operands if isinstance(v, SymNodeVariable) and v.floats()]
     constants = [v.value for v in operands if isinstance(v, ConstantVariable)]
-    if sympy_errs(function, operands):
+    if sympy_errs(function, operands) or not is_regular(function, operands):
         return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
     is_exact = all(math.isfinite(value) and (value or type(value) is int) for value in constants)
     if not floats and is_exact and not (function in REMAINDERS and float in map(type, constants)):
@@ -166,6 +174,29 @@ def sympy_errs(function, operands):
     if function in BITWISE:
         return all(v.is_known() for v in symbolic) and any(v.python_type() is int for v in operands)
     return function in COMPARISONS and any(getattr(v.symbol.node.expr, "is_real", True) is None for v in symbolic)
+
+
+def is_regular(function, operands):
+    """Whether it gives a number that a graph works with; that the program is not to meet an error is a guard."""
+    hints = [v.symbol.node.hint if isinstance(v, SymNodeVariable) else v.value for v in operands]
+    if None not in hints:
+        try:
+            result = function(*hints)
+        except (ArithmeticError, ValueError):
+            return False
+        if type(result) is int and not fits_graph(result):
+            return False
+    left, right = operands[0], operands[-1]
+    divided = function in REMAINDERS and isinstance(left, SymNodeVariable) and left.symbol.node.expr.has(FloorDiv)
+    if function not in CONDITIONS or isinstance(right, ConstantVariable):
+        return not divided or right.value > 0
+    if None in hints and not divided:
+        result = function(*(v.symbol if isinstance(v, SymNodeVariable) else v.value for v in operands))
+        if is_symbolic(result) and right.symbol.node.expr.free_symbols <= result.node.expr.free_symbols:
+            return True  # SymPy has the operand still: the graph computes it
+    holds = bool(CONDITIONS[function](right.symbol, 0))
+    right.output.sizes.locate(right.output.user_location)
+    return holds
 
 
 def refuse_question(output, question):
