@@ -142,6 +142,17 @@ def layout_of(tensor):
     return Layout(tensor.device, tensor.dtype, size, stride, 0)
 
 
+def walk(size, stride, source):
+    """(size, stride, stride in the source) of as few dimensions as go over the same places in the same order."""
+    found = []
+    for n, *steps in sorted(zip(size, stride, source, strict=True), key=lambda dimension: -hint(dimension[1])):
+        if found and found[-1][1:] == (n * steps[0], n * steps[1]):
+            found[-1] = (found[-1][0] * n, *steps)
+        elif n != 1:
+            found.append((n, *steps))
+    return tuple(found)
+
+
 def dense_strides(tensor):
     """The strides for a new buffer: eager's where no two elements meet, else contiguous (never expanded)."""
     layout = layout_of(tensor)
@@ -159,7 +170,7 @@ class GraphLowering:
 
     def __init__(self, gm, example_inputs, lowerings):
         self.gm, self.lowerings, self.example_inputs = gm, lowerings, list(example_inputs)
-        self.inputs, self.constants, self.buffers, self.outputs = {}, {}, [], []
+        self.inputs, self.constants, self.buffers, self.outputs, self.copies = {}, {}, [], [], {}
         self.layouts, self.node, self.env = {}, None, {}
         self.numbers = {}  # name of an input that is a number -> its expression
         self.symbols = Symbols()
@@ -342,6 +353,14 @@ class GraphLowering:
         for value, fake in zip(values, fakes, strict=True):
             self.outputs.append(self.output_view(value, fake) if isinstance(value, TensorValue) else value)
 
+    def copied(self, value, view, stride):
+        """A copy with these strides.  Views of the same elements, which share memory in eager, share it."""
+        key = view and (view.buffer, view.layout.offset, walk(value.size, stride, view.layout.stride))
+        if key not in self.copies or key is None:
+            self.copies[key] = self.store(value, stride).strided()
+        layout = Layout(value.device, value.dtype, value.size, stride)
+        return dataclasses.replace(self.copies[key], layout=layout)
+
     def output_view(self, value, fake):
         """A graph output has eager's strides: a view of a buffer where that has them, else a copy."""
         want = layout_of(fake) if fake is not None else Layout.contiguous(value.device, value.dtype, value.size)
@@ -350,5 +369,5 @@ class GraphLowering:
             n == 1 or a == b for n, a, b in zip(want.size, view.layout.stride, want.stride, strict=True)
         )
         if not same:
-            view = self.store(value, dense_strides(fake)).strided()
+            view = self.copied(value, view, dense_strides(fake))
         return View(view.buffer, dataclasses.replace(view.layout, stride=want.stride if same else view.layout.stride))

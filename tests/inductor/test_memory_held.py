@@ -156,3 +156,21 @@ def test_what_frees_more_runs_first_on_a_gpu():
     lowered = triton.on_device(inductor.lower(graph, inputs))
     calls = [g.nodes[0].data.args for g in inductor.schedule(lowered).groups if g.kind == "extern"]
     assert [args[1].buffer for args in calls] == ["arg4", "arg3", "arg2", "arg1"]
+
+
+def test_a_padded_product_and_a_view_of_it_are_copied_once(monkeypatch):
+    from minicompile.inductor.lowering import extern
+
+    monkeypatch.setattr(extern, "pays", lambda *sizes: True)
+
+    def program(x, w):
+        y = torch.mm(x, w)
+        return [y.view(2, 3, 5), y, y.t(), y.view(2, 3, 5).amax(-1)]
+
+    inputs = torch.randn(6, 4), torch.randn(4, 5)
+    compiled = inductor.compile(aten_graph(program, *inputs), inputs)
+    results = compiled(*inputs)
+    for actual, expected in zip(results, program(*inputs), strict=True):
+        torch.testing.assert_close(actual, expected)
+        assert actual.stride() == expected.stride()
+    assert len({result.data_ptr() for result in results}) == 2 and "(6, 8)" in str(compiled.source)
