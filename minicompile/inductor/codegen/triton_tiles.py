@@ -84,7 +84,8 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=T
         if columns:
             xblock = max(xblock, min(16, power(x)))
         return ReductionTile(xblock, rblock, warps(xblock * rblock, 16 if half and not columns else 8), True)
-    xblock = clamp(power(x), 1, 64) if columns else 1 if r >= size else clamp(size // power(r), 1, power(x))
+    beside = 64 if half or interpreted else 32  # 128 bytes of each row at a time
+    xblock = clamp(power(x), 1, beside) if columns else 1 if r >= size else clamp(size // power(r), 1, power(x))
     rblock = clamp(size // xblock, 1, power(r)) if isinstance(rnumel, int) else size // xblock
     tile = ReductionTile(xblock, rblock, warps(xblock * rblock), False)
     if walks >= 3 and xblock == 1 and r > WIDE and not interpreted:  # few rows at a time: they stay in the L2 cache
