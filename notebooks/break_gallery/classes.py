@@ -6,6 +6,7 @@ import decimal
 import threading
 import weakref
 
+import torch
 from torch import nn
 
 from .example import example, mended, one_tensor
@@ -190,9 +191,9 @@ def choose_function(x):
 
 
 def weakly(k):
-    settings = Scale(k)
-    KEPT.append(settings)
-    return (*one_tensor(k), weakref.ref(settings))
+    weight = torch.ones(2)
+    KEPT.append(weight)
+    return (*one_tensor(k), weakref.ref(weight))
 
 
 KEPT = []  # what the weak references point to

@@ -1,6 +1,9 @@
 """Examples: everyday code in which ours once broke where torch.compile does not, or gave another result."""
 
 import copy
+import operator
+import re
+import weakref
 
 import torch
 from corpus import example
@@ -62,3 +65,52 @@ def buffer_of_a_module():
         return x * module.scale, isinstance(module.scale, nn.Buffer), [name for name, _ in module.named_buffers()]
 
     return f, module
+
+
+# --- weak references --------------------------------------------------------------------------------------
+class Key:
+    weight = 3
+
+
+KEY = Key()
+BY_KEY = weakref.WeakKeyDictionary({KEY: 4})
+KEYS = weakref.WeakSet([KEY])
+
+
+@example("collections of the standard library")
+def weak_key_dictionary(x):
+    return x * BY_KEY[KEY], len(BY_KEY), KEY in BY_KEY, BY_KEY.get(KEY)
+
+
+@example("collections of the standard library")
+def weak_set(x):
+    return x + (KEY in KEYS), len(KEYS)
+
+
+@example("standard library")
+def weak_reference_made(x):
+    reference = weakref.ref(KEY)
+    return x * reference().weight, reference is weakref.ref(KEY), reference == weakref.ref(KEY)
+
+
+# --- text and operator ------------------------------------------------------------------------------------
+@example("string and bytes methods")
+def replaced_by_a_function(x):
+    found = []
+
+    def upper(match):
+        found.append(match.start())
+        return match[0].upper()
+
+    return x + 1, re.sub("[ab]", upper, "xaybz"), re.subn("b*", upper, "xab", count=2), found
+
+
+@example("string and bytes methods")
+def matches_one_by_one(x):
+    spans = [match.span() for match in re.finditer("a", "banana")]
+    return x + len(spans), spans, next(re.compile("a").finditer("banana", 2)).start()
+
+
+@example("operator")
+def length_hints(x):
+    return x + operator.length_hint([1]), operator.length_hint(3, 5)

@@ -6,6 +6,7 @@ attributes, so a graph break in the middle of a loop leaves a working iterator b
 Mirrors `torch/_dynamo/polyfills/`.  Taught in chapter 06.
 """
 
+import operator
 import sys
 import types
 
@@ -119,6 +120,11 @@ def indexOf(iterable, wanted):
         if item is wanted or item == wanted:
             return index
     raise ValueError("sequence.index(x): x not in sequence")
+
+
+def length_hint(obj, default=0, /):
+    hint = measure(obj)
+    return operator.index(default) if hint is None else hint
 
 
 # --- collections ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import _string
 import operator
 import re
 import string
+import sys
 
 from .iterators import defines
 
@@ -125,3 +126,43 @@ def plain_text(template):
 def percent_of_constants(template, values):
     """Folded."""
     return template % values
+
+
+# --- regular expressions --------------------------------------------------------------------------------
+def matches(pattern, *where):
+    """Folded: all matches."""
+    return tuple(pattern.finditer(*where))
+
+
+def replaced(pattern, template, text, count):
+    """Folded: `pattern.subn` with a template."""
+    return pattern.subn(template, text, count)
+
+
+def finditer(self, string, pos=0, endpos=sys.maxsize):
+    return iter(matches(self, string, pos, endpos))
+
+
+def sub(self, repl, string, count=0):
+    return subn(self, repl, string, count)[0]
+
+
+def subn(self, repl, string, count=0):
+    if not callable(repl):
+        return replaced(self, repl, string, count)
+    parts, end, found = [], 0, matches(self, string)
+    if count > 0:
+        found = found[:count]
+    for match in found:
+        if end < match.start():
+            parts.append(string[end : match.start()])
+        part = repl(match)
+        if part is not None:
+            parts.append(part)
+        end = match.end()
+    if end < len(string):
+        parts.append(string[end:])
+    return string[:0].join(parts), len(found)
+
+
+METHODS = {re.Pattern.finditer: finditer, re.Pattern.sub: sub, re.Pattern.subn: subn}

@@ -81,6 +81,11 @@ class BuiltinObject(VariableTracker):
             return NONE
         return super().call_descriptor(tx, descriptor, args, kwargs)
 
+    def method_polyfill(self, name):
+        found = type_lookup(self.python_type(), name)
+        written_in_c = found is not None and isinstance(found.attribute, C_METHODS)
+        return METHOD_POLYFILLS.get(found.attribute) if written_in_c else None
+
     def method___getstate__(self, tx):
         cls = self.python_type()
         if type_lookup(cls, "__dict__") is not None:
@@ -96,11 +101,11 @@ class BuiltinObject(VariableTracker):
         handler, cls = getattr(self, f"method_{name}", None), self.python_type()
         if handler is not None:
             return call_handler(tx, lambda *a, **k: getattr(self.empty(), name)(*a, **k), handler, args, kwargs)
-        found = type_lookup(cls, name)
-        if found is None:
+        polyfill = self.method_polyfill(name)
+        if polyfill is not None:
+            return tx.inline(polyfill, [self, *args], kwargs)
+        if type_lookup(cls, name) is None:
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
-        if isinstance(found.attribute, C_METHODS) and found.attribute in METHOD_POLYFILLS:
-            return tx.inline(METHOD_POLYFILLS[found.attribute], [self, *args], kwargs)
         if name in BINARY_METHODS and cls.__module__ != "typing":  # `TypeVar("T") | anything`
             refuse_numbers_that_vary(name, args)
             return ConstantVariable(NotImplemented)
@@ -141,6 +146,8 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         written_in_python = isinstance(getattr(type(self.value), name, None), types.FunctionType)
         if written_in_python and not isinstance(self.value, enum.Flag):
             return self.var_getattr(tx, name).call_function(tx, args, kwargs)
+        if self.method_polyfill(name) is not None:
+            return super().call_method(tx, name, args, kwargs)
         given = args = [a.realize() for a in args]
         if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}

@@ -121,6 +121,8 @@ TAKEN_AS_THEY_ARE = {"__bool__": bool, "__str__": str, "__repr__": str, "__forma
 def answered(tx, function, method, answer):
     """`function(object)`, which asked this method of the object."""
     answer = answer.realize()
+    if method == "__len__" and type_lookup(answer.python_type(), "__index__") is not None:
+        answer = tx.call(operator.index, answer).realize()
     cls = answer.python_type()
     if cls is TAKEN_AS_THEY_ARE.get(method):
         return answer

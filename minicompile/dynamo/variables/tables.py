@@ -38,6 +38,7 @@ POLYFILLS = {
     operator.methodcaller: polyfills.methodcaller,
     operator.countOf: polyfills.countOf,
     operator.indexOf: polyfills.indexOf,
+    operator.length_hint: polyfills.length_hint,
     collections._count_elements: polyfills.count_elements,
     itertools.chain.from_iterable: iterators.chain_from_iterable,
     itertools._tee: iterators._Tee,
@@ -55,6 +56,7 @@ METHOD_POLYFILLS = {
     types.SimpleNamespace.__eq__: polyfills.namespace_eq,
     types.SimpleNamespace.__repr__: polyfills.namespace_repr,
     **copies.POLYFILLS,
+    **text.METHODS,
 }
 
 # Pure functions: called during capture when all arguments are constants.
@@ -62,7 +64,8 @@ FOLDED_MODULES = {"math", "cmath", "unicodedata"}
 FOLDED = {
     *(getattr(module, name) for module in (math, cmath, unicodedata) for name in dir(module) if name[0] != "_"),
     *(bin, hex, oct, ord, chr, ascii, bytes, complex, types.GenericAlias),
-    *(re.match, re.search, re.fullmatch, re.sub, re.subn, re.split, re.findall, re.compile, re.escape),
+    *(re.match, re.search, re.fullmatch, re.split, re.findall, re.compile, re._compile, re.escape),
+    *(text.matches, text.replaced),
     *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
     getattr(os.path, "splitroot", os.path.split),  # from 3.12 on
     *(fnmatch.fnmatchcase, fnmatch.translate, textwrap.dedent, textwrap.indent, string.capwords),

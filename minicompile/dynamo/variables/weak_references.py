@@ -7,8 +7,8 @@ Mirrors parts of `torch/_dynamo/variables/misc.py`.  Taught in chapter 06.
 import weakref
 
 from ..builder import wraps
-from ..source import CallSource, CellSource, LocalSource
-from .base import NotConstant, ValueVariable, VariableTracker, complain, unsupported
+from ..source import CallSource
+from .base import NotConstant, ValueVariable, VariableTracker, as_observed, complain, unsupported
 from .constant import NONE
 from .elements import is_none
 from .objects import placed
@@ -23,6 +23,16 @@ def refuse_arguments(tx, args, kwargs):
     complain(tx, weakref.ref(object), *args, **kwargs)
 
 
+def refuse_dead(tx):
+    """What the captured program has let go of is still there during capture, and when guards are checked."""
+    if tx.side_effects.order or tx.root().has_dropped_an_argument():
+        unsupported(
+            "object with a finalizer",
+            "a weak reference is asked after the program let go of objects: it may have died with them",
+            "ask it before, or keep what it refers to in a variable",
+        )
+
+
 class WeakReferenceVariable(ValueVariable):
     """An existing weak reference: what it refers to is read anew, and guarded, when somebody looks."""
 
@@ -32,49 +42,49 @@ class WeakReferenceVariable(ValueVariable):
             raise NotConstant(self)
         return self.value
 
+    def key(self):
+        """Equal to every other reference to the object, where the object is equal only to itself."""
+        cls = type(self.value())
+        plain = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+        return self.value if plain else super().key()
+
     def call_function(self, tx, args, kwargs):
-        """What the captured program has let go of is still there during capture, and when guards are checked."""
         refuse_arguments(tx, args, kwargs)
-        if tx.side_effects.order or tx.root().has_dropped_an_argument():
-            unsupported(
-                "object with a finalizer",
-                "a weak reference is asked after the program let go of objects: it may have died with them",
-                "ask it before, or keep what it refers to in a variable",
-            )
+        refuse_dead(tx)
         return tx.output.lazy(self.value(), CallSource(self.source, dereference))
 
 
 class NewWeakReferenceVariable(VariableTracker):
-    """`weakref.ref(cls, callback)`: equal, as a key, to every other reference to the class."""
+    """`weakref.ref(referent, callback)`.  reference: the tracker of one to the same that has no callback."""
 
     has_identity = True
-    holds, maker = ("cls", "callback"), weakref.ref
+    holds, maker = ("referent", "callback"), weakref.ref
 
-    def __init__(self, cls, callback):
+    def __init__(self, referent, callback, reference):
         super().__init__()
-        self.cls, self.callback = cls, callback
+        self.referent, self.callback, self.reference = referent, callback, reference
 
     def python_type(self):
         return weakref.ReferenceType
 
     def key(self):
-        return weakref.ref(self.cls.as_python_constant())
+        return self.reference.key()
 
     def call_function(self, tx, args, kwargs):
-        refuse_arguments(tx, args, kwargs)
-        return self.cls
+        return self.reference.call_function(tx, args, kwargs)
 
 
 def make_reference(tx, referent, callback=NONE):
-    """`weakref.ref(...)` of a class; other objects may die while the reference lives."""
+    """`weakref.ref(...)` of what was there before; other objects may die while the reference lives."""
     referent = referent.realize()
-    if not referent.is_python_constant() or not isinstance(referent.as_python_constant(), type):
+    is_class = issubclass(referent.python_type(), type)
+    if not is_class and (referent.source is None or not hasattr(referent, "value")):
         unsupported("class written in C", f"a weak reference to {referent}")
-    if isinstance(referent.source, (LocalSource, CellSource)):  # may be made anew at each call, and die after it
-        unsupported("class written in C", f"a weak reference to {referent}, which the frame holds")
-    if is_none(callback):
-        return tx.build(weakref.ref(referent.as_python_constant()))
-    return NewWeakReferenceVariable(referent, callback)
+    with as_observed(tx):
+        reference = weakref.ref(referent.value)
+    source = CallSource(placed(referent.value, referent.source), weakref.ref)
+    reference = tx.output.lazy(reference, source).realize()
+    return reference if is_none(callback) else NewWeakReferenceVariable(referent, callback, reference)
 
 
 class WeakProxyVariable(VariableTracker):
