@@ -9,6 +9,7 @@ arithmetic. The scheduler then decides which of the buffers are ever stored.
 """
 
 import dataclasses
+import functools
 import threading
 
 import sympy
@@ -118,6 +119,7 @@ class IRGraph:
 
     __repr__ = __str__
 
+    @functools.cached_property
     def layouts(self):
         """name -> Layout of everything that can be loaded."""
         result = {name: layout for name, layout in self.inputs.items() if layout is not None}

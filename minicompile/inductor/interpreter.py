@@ -19,7 +19,7 @@ class Interpreter:
     """callable(list or *tensors) -> list of tensors."""
 
     def __init__(self, graph):
-        self.graph, self.layouts = graph, graph.layouts()
+        self.graph, self.layouts = graph, graph.layouts
 
     @torch.no_grad()
     def __call__(self, *args):

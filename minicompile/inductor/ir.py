@@ -211,9 +211,7 @@ class Extern:
         return not operator._schema.returns or torch.Tag.nondeterministic_seeded in operator.tags
 
     def views(self):
-        found = []
-        torch.utils._pytree.tree_map_only(View, found.append, (self.args, self.kwargs))
-        return found
+        return [v for v in torch.utils._pytree.tree_leaves((self.args, self.kwargs)) if isinstance(v, View)]
 
     def __str__(self):
         args = [str(a) for a in self.args] + [f"{k}={v}" for k, v in self.kwargs.items()]

@@ -58,7 +58,7 @@ def _own_memory(schedule):
     made = {g.nodes[0].name: g.nodes[0].data for g in schedule.groups if g.kind == "extern"}
     made |= {g.nodes[0].name: made.get(g.nodes[0].data.source) for g in schedule.groups if g.kind == "output"}
     fresh = {name for name, data in made.items() if data and data.kind == "extern" and not may_alias(data.target)}
-    fresh &= schedule.graph.layouts().keys()  # a tuple has no memory of its own
+    fresh &= schedule.graph.layouts.keys()  # a tuple has no memory of its own
     own = {name for g in schedule.groups for name in g.stored if _allocates(g) or name in fresh}
     for group in schedule.groups:
         operator = group.nodes[0].data.operator if group.kind == "extern" else None
@@ -92,7 +92,7 @@ def _in_place(group, dead, new, layouts, addresses, after_reads):
 
 def plan(schedule, after_reads=False):
     """Schedule -> MemoryPlan.  after_reads: see `_in_place`."""
-    layouts, groups = schedule.graph.layouts(), schedule.groups
+    layouts, groups = schedule.graph.layouts, schedule.groups
     addresses = Addresses(layouts)
     outputs = {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
     last = {}

@@ -95,7 +95,7 @@ def common_buffers(graph):
         if isinstance(data, ir.Loops):
             for name in buffer_reads(buffer):
                 if name in renamed:
-                    layout = graph.layouts()[name]
+                    layout = graph.layouts[name]
                     variables = ir.loop_vars(layout.size)
                     data = replace_loads(
                         data, name, variables, Load(renamed[name], tuple(map(index, variables)), layout.dtype)
@@ -117,7 +117,7 @@ def common_buffers(graph):
 
 def bytes_moved(graph):
     """Bytes that the loop nests would read and write if each were a kernel."""
-    layouts, total = graph.layouts(), 0
+    layouts, total = graph.layouts, 0
     for buffer in graph.buffers:
         if isinstance(buffer.data, ir.Loops):
             total += sum(layouts[name].nbytes() for name in [buffer.name, *buffer_reads(buffer)])
@@ -174,7 +174,7 @@ class Inliner:
         self.on_gpu = graph.device.type == "cuda"
         self.cheap = CHEAP_ON_GPU if self.on_gpu else CHEAP
         self.data = {b.name: b.data for b in graph.buffers}
-        self.layouts = graph.layouts()
+        self.layouts = graph.layouts
         self.pinned = {o.buffer for o in graph.outputs if isinstance(o, View)}
         self.users = {}
         for buffer in graph.buffers:

@@ -90,7 +90,7 @@ class Scheduler:
     def __init__(self, graph):
         self.graph, self.decisions = graph, []
         self.on_gpu = graph.device.type == "cuda"
-        self.layouts = graph.layouts()
+        self.layouts = graph.layouts
         self.addresses = Addresses(self.layouts)
         self.groups = [self.make_group(b) for b in graph.buffers]
         self.users = {}

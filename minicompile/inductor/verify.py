@@ -24,7 +24,7 @@ def _require(condition, buffer, message):
 def verify_graph(graph):
     """Check a whole graph."""
     known = {name: layout for name, layout in graph.inputs.items() if layout is not None}
-    known.update(graph.layouts())
+    known.update(graph.layouts)
     seen = {*graph.inputs, *graph.constants}
     for buffer in graph.buffers:
         _require(buffer.name not in seen, buffer, "defined twice")

@@ -65,7 +65,7 @@ class AddressMap:
         device = buffer.layout.device
         self.evaluator = Evaluator(self.variables, values, device)
         self.steps = ir.product(self.sizes)
-        layouts, happens = graph.layouts(), needed(self.data.body, self.evaluator)
+        layouts, happens = graph.layouts, needed(self.data.body, self.evaluator)
         self.accesses = [
             self.access(load, layouts[load.buffer], load.position, happens[load]) for load in ir.loads(self.data.body)
         ]

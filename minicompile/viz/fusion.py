@@ -20,7 +20,7 @@ class Kernels:
     into several readers."""
 
     def __init__(self, graph, groups):
-        self.graph, self.groups, self.layouts = graph, groups, graph.layouts()
+        self.graph, self.groups, self.layouts = graph, groups, graph.layouts
         self.places = {name: [k] for k, names in enumerate(groups) for name in names}
         self.reads = {b.name: passes.buffer_reads(b) for b in graph.buffers}
         users = {name: [n for n, reads in self.reads.items() if name in reads] for name in self.reads}
@@ -150,7 +150,7 @@ def shortened(names, width):
 # --- bytes -------------------------------------------------------------------------------------------
 def ideal_bytes(graph):
     """Bytes of a kernel that reads every input once and writes every result once."""
-    layouts, read = graph.layouts(), {name for buffer in graph.buffers for name in passes.buffer_reads(buffer)}
+    layouts, read = graph.layouts, {name for buffer in graph.buffers for name in passes.buffer_reads(buffer)}
     names = [name for name in layouts if name in read and not name.startswith("buf")]
     return sum(layouts[name].nbytes() for name in [*names, *(o.buffer for o in graph.outputs if isinstance(o, View))])
 

@@ -32,7 +32,7 @@ def chain(x, *weights):
 def test_living_buffers_do_not_meet():
     schedule = inductor.schedule(inductor.lower(aten_graph(chain, torch.randn(32, 64), *WEIGHTS)))
     plan = memory.plan(schedule)
-    layouts, last = schedule.graph.layouts(), {}
+    layouts, last = schedule.graph.layouts, {}
     for k, names in enumerate(plan.free):
         last.update((plan.storage.get(name, name), k) for name in names)
     spans = [

@@ -38,7 +38,7 @@ PIECE = 16  # points of a piece of a loop, at least: one vector
 class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedStores):
     def __init__(self, group, schedule, storage, serial=None, short=None):
         self.near = {}
-        self.layouts = schedule.graph.layouts()
+        self.layouts = dict(schedule.graph.layouts)  # tables are added to it
         super().__init__(Addresses(self.layouts))
         self.serial, self.short, self.limits = serial, short, {}  # limits: C++ condition -> what is true under it
         self.group, self.nodes = group, group.nodes

@@ -36,7 +36,7 @@ class LoopKernel(SharedReductions, LoopedReductions):
     """A group of loops -> a `Kernel`."""
 
     def __init__(self, group, schedule, shared):
-        self.addresses = Addresses(schedule.graph.layouts())
+        self.addresses = Addresses(schedule.graph.layouts)
         self.layouts = self.addresses.layouts
         self.nodes, self.stored, self.reads, self.shared = group.nodes, list(group.stored), list(group.reads), shared
         self.numbers = {}  # what depends on symbolic sizes, for all functions of the kernel: expression -> parameter

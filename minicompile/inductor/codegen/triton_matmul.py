@@ -89,7 +89,7 @@ class Finder:
     """Looks for products, and for the loops around each."""
 
     def __init__(self, schedule):
-        self.schedule, self.addresses = schedule, Addresses(schedule.graph.layouts())
+        self.schedule, self.addresses = schedule, Addresses(schedule.graph.layouts)
         self.outputs = {o.buffer for o in schedule.graph.outputs if isinstance(o, View)}
         self.readers, self.maker = {}, {}
         for group in schedule.groups:
@@ -244,7 +244,7 @@ def configs(data, interpreted):
 def alone(schedule, groups):
     """A schedule of these groups only."""
     made = {name for g in groups for name in g.names}
-    layouts = schedule.graph.layouts()
+    layouts = schedule.graph.layouts
     stored = {name for g in groups for name in g.stored}
     read = dict.fromkeys(name for g in groups for name in g.reads if name not in made)
     later = {name for g in schedule.groups if not any(g is each for each in groups) for name in g.reads}

@@ -102,7 +102,7 @@ class Wrapper:
 
     def __init__(self, schedule, plan):
         self.schedule, self.plan, self.graph = schedule, plan, schedule.graph
-        self.layouts, self.lines = schedule.graph.layouts(), []
+        self.layouts, self.lines = schedule.graph.layouts, []
         self.written = set()  # buffers whose tensor counts a write, by an operator's `out=`
 
     def line(self, text):
