@@ -2,7 +2,7 @@
 
 Goes in: the captured graph, before it is traced, so that autograd differentiates the one operator.  Comes out: the same
 graph, or a copy in which `softmax(query @ key.mT * scale + mask, -1) @ value`, in the spellings of SPELLINGS, is
-`scaled_dot_product_attention`.
+`scaled_dot_product_attention`; and a mask that masks nothing, as some programs make when they are traced, is gone.
 Mirrors `torch/_inductor/fx_passes/fuse_attention.py`.  Taught in chapter 08.
 
 Side conditions: nobody else reads the scores or the weights; no dropout; the mask needs no gradient; nothing that is
@@ -16,6 +16,7 @@ import operator
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -207,6 +208,48 @@ def check(found, output):
         require(all(t._version == 0 for t in read))
 
 
+# --- masks that mask nothing ------------------------------------------------------------------------
+# What may be computed here, as it depends on no input and draws nothing.
+OF_NUMBERS = {torch.arange, torch.ones, torch.full, torch.logical_and, "expand", "new_ones", "unsqueeze", "view"}
+OF_NUMBERS |= {getattr(operator, name) for name in "add sub ge gt le lt eq and_ or_ getitem".split()}
+MOST = 1 << 26  # elements of such a mask
+
+
+def made_of_numbers(node, made):
+    """The value of a node; `made` remembers those of others."""
+    if node not in made:
+        require(node.target in OF_NUMBERS and is_tensor(node))
+        value = value_of(node)
+        require(not value.is_inference() and value._version == 0)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: made_of_numbers(n, made))
+        function = node.target
+        if node.op == "call_method":
+            function, args = getattr(args[0], node.target), args[1:]
+        made[node] = function(*args, **kwargs)
+    return made[node]
+
+
+def needless_mask(node, made):
+    """Is this attention with a mask of numbers that is true everywhere?  Fewer kernels take a mask than none."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    mask = arguments.get("attn_mask")
+    if node.target is not F.scaled_dot_product_attention or not is_tensor(mask) or arguments.get("is_causal"):
+        return False
+    size, query, key = value_of(mask).shape, value_of(arguments["query"]).shape, value_of(arguments["key"]).shape
+    whole = (*query[:-1], key[-2])
+    if not all(isinstance(n, int) for n in (*size, *whole)) or len(size) > len(whole) or math.prod(size) > MOST:
+        return False
+    if any(n not in (1, m) for n, m in zip(size[::-1], whole[::-1], strict=False)):  # another shape, or an error
+        return False
+    try:
+        with unset_fake_temporarily(), torch.no_grad():
+            value = made_of_numbers(mask, made)
+            return value.dtype == torch.bool and not value.is_meta and bool(value.all())
+    except NoMatch:
+        return False
+
+
 # --- the rewritten graph ----------------------------------------------------------------------------
 def additive(call, found, environment, query):
     """One floating-point mask from all: what the steps make of zero."""
@@ -260,7 +303,9 @@ def rewrite(gm):
     inner = {n for attention in found.values() for n in attention.inner}
     found = {node: attention for node, attention in found.items() if node not in inner}  # scores made by another one
     inner = {n for attention in found.values() for n in attention.inner}
-    if not found:
+    made = {}
+    needless = {node for node in gm.graph.nodes if needless_mask(node, made)}
+    if not found and not needless:
         return gm
     graph, environment = fx.Graph(), {}
     for node in gm.graph.nodes:
@@ -274,5 +319,8 @@ def rewrite(gm):
                     break
                 new.meta = {k: v for k, v in node.meta.items() if k == "stack_trace"}
         else:
-            environment[node] = graph.node_copy(node, environment.__getitem__)
+            environment[node] = new = graph.node_copy(node, environment.__getitem__)
+            if node in needless:
+                new.args = (*new.args[:3], None, *new.args[4:]) if len(new.args) > 3 else new.args
+                new.kwargs = {name: value for name, value in new.kwargs.items() if name != "attn_mask"}
     return LazyGraphModule(gm, graph, type(gm).__name__)

@@ -8,6 +8,7 @@ from aot_helpers import run_gm
 
 import minicompile
 from minicompile import aot, record
+from minicompile.aot import attention
 
 F = torch.nn.functional
 SDPA = "scaled_dot_product"
@@ -354,3 +355,50 @@ def test_graph_of_the_user_is_not_changed():
     minicompile.compile(plain, backend=backend)(*tensors(2, 3, 5, 8))
     ((before, after),) = seen
     assert before == after and "softmax" in after
+
+
+def idle_mask(q, k, v, extra=None):
+    mask = torch.arange(5)[None, None, :, None] + 0 >= 0
+    return F.scaled_dot_product_attention(q, k, v, mask.expand(2, -1, 5, 5))
+
+
+def mask_of_one_place(q, k, v, extra=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=torch.arange(5)[None, :] > 0)
+
+
+def mask_that_is_added(q, k, v, extra=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(5, 5))
+
+
+def mask_that_is_written(q, k, v, extra=None):
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    mask[0, 1] = False
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def mask_that_is_given(q, k, v, extra=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=extra)
+
+
+OTHER_MASKS = [
+    mask_of_one_place,
+    mask_that_is_added,
+    mask_that_is_written,
+    mask_that_is_given,
+]
+
+
+@pytest.mark.parametrize("fn", [idle_mask, *OTHER_MASKS], ids=lambda fn: fn.__name__)
+def test_a_mask_of_numbers_that_masks_nothing_goes(fn):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(attention.rewrite(gm))
+        return gm
+
+    inputs = [*tensors(2, 3, 5, 8), torch.ones(5, 5, dtype=torch.bool)]
+    minicompile.compile(fn, backend=backend)(*inputs)
+    (call,) = graphs[0].graph.find_nodes(op="call_function", target=F.scaled_dot_product_attention)
+    gone = call.kwargs.get("attn_mask") is None and (len(call.args) < 4 or call.args[3] is None)
+    assert gone == (fn is idle_mask)
+    torch.testing.assert_close(minicompile.compile(fn)(*inputs), fn(*inputs))
