@@ -1,13 +1,16 @@
 """Examples: everyday code in which ours once broke where torch.compile does not, or gave another result."""
 
 import copy
+import functools
 import operator
 import re
 import weakref
 
+import numpy as np
 import torch
-from corpus import example
+from corpus import X, example
 from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
 # --- copies ---------------------------------------------------------------------------------------------
@@ -114,3 +117,31 @@ def matches_one_by_one(x):
 @example("operator")
 def length_hints(x):
     return x + operator.length_hint([1]), operator.length_hint(3, 5)
+
+
+# --- numpy ------------------------------------------------------------------------------------------------
+ROWS = np.array([0, 2])
+
+
+@example("numpy calls on tensors")
+def indexed_by_arrays(x):
+    y = x.clone()
+    y[ROWS] = 1
+    y[:, np.array([1])] = 2
+    return x[ROWS], x[:, ROWS], x[ROWS, ROWS], x[np.arange(2)], y
+
+
+@example("numpy calls on tensors")
+def tensors_like_this_of_arrays(x):
+    return x.new_tensor(np.arange(3)), x.new_tensor(ROWS, dtype=torch.int32), x.new_tensor([1, 2])
+
+
+# --- selective checkpoints --------------------------------------------------------------------------------
+@example("torch.utils.checkpoint", X.clone().requires_grad_())
+def policy_made_in_the_function(x):
+    def policy(ctx, operator, *args, **kwargs):
+        keep = operator == torch.ops.aten.mm.default
+        return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    return checkpoint(lambda a: (a @ a.T).sin(), x, use_reentrant=False, context_fn=contexts)

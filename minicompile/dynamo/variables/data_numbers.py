@@ -19,6 +19,7 @@ from ..break_kinds import break_error
 from .base import unsupported
 from .constant import NONE, ConstantVariable
 from .containers import Sequence
+from .numpy_arrays import NumpyArrayVariable
 from .symbolic import SymNodeVariable
 from .tables import BREAKING_METHODS
 from .tensor import TensorVariable, graph_call
@@ -110,6 +111,16 @@ def parts_of(index):
     return [part.realize() for part in index.items] if isinstance(index, TupleVariable) else [index]
 
 
+def with_tensors(tx, index):
+    """The index with the elements of arrays as tensors, which is how PyTorch reads them."""
+
+    def read(part):
+        return part.tensor if isinstance(part, NumpyArrayVariable) and part.shape else part
+
+    parts = list(map(read, parts_of(index)))
+    return tx.build_tuple(parts) if isinstance(index, TupleVariable) else parts[0]
+
+
 def with_read_bounds(tx, index):
     """The index with numbers in place of the tensors that are bounds of slices."""
 
@@ -125,6 +136,7 @@ def select_numbers(tx, tensor, index):
     """(what `tensor[index]` selects by symbolic numbers, the rest of the index): `[]` would look at the numbers."""
     if config.capture_scalar_outputs:
         index = with_read_bounds(tx, index)
+    index = with_tensors(tx, index)
     if tensor.fake.dim() == 0 and index.python_type() is int:
         unsupported("operator raised", "an index of a 0-dim tensor")  # PyTorch reads a size that is not there
     parts = parts_of(index)

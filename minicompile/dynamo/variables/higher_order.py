@@ -8,6 +8,7 @@ Mirrors `torch/_dynamo/variables/higher_order_ops.py` and `functorch.py` there. 
 
 import functools
 import operator
+import types
 
 import torch
 from torch import fx
@@ -31,6 +32,7 @@ from ..nested_graphs import (
 )
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
+from .functions import NestedFunctionVariable, is_something
 from .tensor import TensorVariable, graph_call, operator_raised, wrap_result
 
 
@@ -161,8 +163,11 @@ class Contexts(torch.nn.Module):
 
 
 def existing(tx, tracker):
-    """The object that a tracker stands for: a function that exists, a constant, or a partial of these."""
+    """The object that a tracker stands for: a function that needs nothing of the frame, a constant, or a partial."""
     tracker = tracker.realize()
+    made = isinstance(tracker, NestedFunctionVariable)
+    if made and not tracker.code.co_freevars and not any(map(is_something, tracker.given.values())):
+        return types.FunctionType(tracker.code, tracker.globals_dict)
     if tracker.cls is functools.partial:
         args = [existing(tx, each) for each in tracker.args]
         kwargs = {name: existing(tx, each) for name, each in tracker.keywords_now(tx).items()}

@@ -11,6 +11,7 @@ import logging
 import operator
 import types
 
+import numpy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -210,6 +211,15 @@ class TensorVariable(VariableTracker):
         from .numpy_arrays import to_numpy
 
         return to_numpy(tx, self, *args, **kwargs)
+
+    def method_new_tensor(self, tx, data, **kwargs):
+        """A copy of the data, by itself of this dtype and on this device."""
+        from .numpy_arrays import reading
+
+        given = {"dtype": tx.build(self.fake.dtype), "device": tx.build(self.fake.device), **kwargs}
+        if data.python_type() is numpy.ndarray:
+            return reading(torch.tensor, copy=True)(tx, data, **given)
+        return graph_call(tx, "new_tensor", [self, data], kwargs, op="call_method")
 
     def method_as_subclass(self, tx, cls):
         from .tensor_subclasses import make_subclass
