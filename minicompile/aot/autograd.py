@@ -5,6 +5,7 @@ on a list of inputs: they save what the backward reads, and compile it when it i
 Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py` (AOTDispatchAutograd).  Taught in chapter 08.
 """
 
+import collections
 import dataclasses
 import threading
 
@@ -12,7 +13,7 @@ import torch
 
 from .. import config, record
 from ..errors import MinicompileError
-from . import graph_cache
+from . import graph_cache, junctions
 from .graph import Examples
 from .outputs import is_dense, write_input
 from .provenance import gradient_functions
@@ -32,22 +33,24 @@ def boxed(function):
 class LazyBackward:
     """Compiles the backward at the first backward pass: a forward that never needs it does not pay for it.
 
-    Each combination of results that have a gradient has a backward of its own.
+    Each combination of results that have a gradient has a backward of its own; so have the pieces of one that is cut.
     """
 
     def __init__(self, graph, compiler):
         self.graph, self.compiler, self.parts = graph, compiler, {}
         self.lock, self.compilation = threading.Lock(), record.current()
 
-    def part(self, absent):
-        """(the `Part` of the backward, the function that runs it) where these results, by number, have no gradient."""
-        if absent not in self.parts:
+    def part(self, present, piece="whole"):
+        """(the `Part` of the backward, the function that runs it) where these results, by number, have a gradient."""
+        key = present, piece
+        if key not in self.parts:
             with self.lock:
-                if absent not in self.parts:
-                    part = graph_cache.part_of(self.graph, absent)
+                if key not in self.parts:
+                    absent = frozenset(range(self.graph.tangent_count)) - present
+                    part = graph_cache.part_of(self.graph, absent, piece)
                     few = len(self.parts) < config.recompile_limit
-                    self.parts[absent] = part, self.compile(part.gm) if few else by_operators(part.gm)
-        return self.parts[absent]
+                    self.parts[key] = part, self.compile(part.gm) if few else by_operators(part.gm)
+        return self.parts[key]
 
     def compile(self, gm):
         with record.reopen(self.compilation):
@@ -90,6 +93,15 @@ class Keeper(torch.autograd.Function):
         raise AssertionError("nothing leads to a keeper")
 
 
+def refuse_second_time():
+    """Raise what autograd raises for a node that ran already."""
+    with torch.enable_grad():
+        x = torch.zeros((), requires_grad=True)
+        y = x.exp()
+    torch.autograd.grad(y, x)
+    y.grad_fn._saved_result  # noqa: B018
+
+
 class SavedTensors:
     """Where a node of autograd keeps what its backward reads, and until when.
 
@@ -99,6 +111,7 @@ class SavedTensors:
 
     def __init__(self, graph, node):
         self.frees = {tangent: graph.frees[tangent] for tangent in node.tangents}
+        self.cut_frees = graph.cut_frees
         self.together = all(freed >= node.tangents for freed in self.frees.values())
         self.count, self.groups = sum(s.is_tensor for s in graph.saved), {}
         for k, tangents in enumerate(graph.saved_readers[: self.count]):
@@ -113,27 +126,23 @@ class SavedTensors:
         # a result would keep its node alive, and this node the keeper, or the other node
         detached = self.others if self.together else self.results
         tensors = [t.detach() if result else t for t, result in zip(tensors, detached, strict=False)]
+        ctx.freed = frozenset()  # results whose backward cannot run any more
         if self.together:
             ctx.save_for_backward(*(tensors[k] for k in self.places))
             return
         with torch.enable_grad():
             ctx.keepers = [Keeper.apply(self.root, [tensors[k] for k in group]) for group in self.groups.values()]
-        ctx.freed = frozenset()
 
-    def load(self, ctx, present, wanted):
-        """The tensors; None for those that are not read now."""
-        tensors = [None] * self.count
-        if self.together:
-            for k, tensor in zip(self.places, ctx.saved_tensors, strict=True):
-                tensors[k] = tensor
-            return tensors
+    def load(self, ctx, present, wanted, known):
+        """The tensors; None for those that are not read now.  known: those that are loaded already, by number."""
         if not ctx.freed.isdisjoint(present):
-            list(ctx.saved_tensors)  # there are none, but this raises what eager does: the node ran already
-        for group, keeper in zip(self.groups.values(), ctx.keepers, strict=True):
-            if not set(wanted).isdisjoint(group):
-                for k, tensor in zip(group, keeper.grad_fn.saved_tensors, strict=True):
-                    tensors[k] = tensor
-        return tensors
+            refuse_second_time()
+        if self.together and not known:
+            known.update(zip(self.places, ctx.saved_tensors, strict=True))
+        for group, keeper in () if self.together else zip(self.groups.values(), ctx.keepers, strict=True):
+            if group[0] not in known and not set(wanted).isdisjoint(group):
+                known.update(zip(group, keeper.grad_fn.saved_tensors, strict=True))
+        return [known.get(k) for k in range(self.count)]
 
     def free(self, ctx, present):
         """What no later backward may read, unless the graph is retained."""
@@ -141,9 +150,20 @@ class SavedTensors:
             ctx.maybe_clear_saved_tensors()
         elif not torch._C._autograd._get_current_graph_task_keep_graph():
             ctx.freed = ctx.freed.union(*(self.frees[i] for i in present))
-            for tangents, keeper in zip(self.groups, ctx.keepers, strict=True):
-                if tangents <= ctx.freed:
-                    keeper.grad_fn.maybe_clear_saved_tensors()
+            self.clear(ctx)
+
+    def free_cut(self, ctx, ran):
+        """The same after a backward that was cut: ran: the results whose piece did."""
+        ctx.freed = ctx.freed.union(*(self.cut_frees[i] for i in ran))
+        if not self.together:
+            self.clear(ctx)
+        elif ctx.freed >= self.frees.keys():
+            ctx.maybe_clear_saved_tensors()
+
+    def clear(self, ctx):
+        for tangents, keeper in zip(self.groups, ctx.keepers, strict=True):
+            if tangents <= ctx.freed:
+                keeper.grad_fn.maybe_clear_saved_tensors()
 
 
 def layout_of(result):
@@ -200,12 +220,44 @@ def autograd_function(graph, forward, backward):
     return run
 
 
+def runner_of(graph, store, backward):
+    """The function that runs a piece of the backward graph for a node: `run(ctx, {tangent: gradient}, piece)`."""
+
+    def run(ctx, grads, piece):
+        """[(which output of the backward graph, its value)]"""
+        part, function = backward.part(frozenset(grads), piece)
+        if piece == "whole":
+            saved = store.load(ctx, grads.keys(), part.reads, {})
+        else:
+            cut = junctions.cut_now(ctx, store)
+            saved = store.load(ctx, grads.keys() - cut.ran, part.reads, cut.tensors)
+            cut.ran.update(grads)
+        saved += ctx.numbers
+        given = [None] * graph.tangent_count
+        for i in grads:
+            given[i] = grads[i]
+        args = [saved[k] if k < len(saved) else given_now(k - len(saved), given, ctx) for k in part.reads]
+        if any(is_batched(g) for g in grads.values()):
+            function = by_operators(part.gm)
+        if piece == "whole":
+            store.free(ctx, grads)
+        grads.clear()
+        del given, saved  # the list alone holds them now: they die when they have been read
+        results = function(args)
+        if torch.is_grad_enabled():  # create_graph=True
+            history = leaves_behind(ctx)
+            results = [NoDoubleBackward.apply(r, *history) for r in results]
+        return [(k, results[position]) for k, position in part.grads]
+
+    return run
+
+
 def function_of(node, graph, backward):
     """The `torch.autograd.Function` that stands for one node.
 
     It is given the inputs and outputs of the compiled forward, and the inputs that it leads to once more.
     """
-    positions, everything = list(graph.differentiable), frozenset(range(len(graph.differentiable)))
+    positions = list(graph.differentiable)
     mine = {positions[i] for i in node.tangents}
     plain = [k for k, i in enumerate(node.results) if i not in mine]
     place = {tangent: node.results.index(positions[tangent]) for tangent in node.tangents}
@@ -217,6 +269,7 @@ def function_of(node, graph, backward):
         for kind, index in (s.source for s in graph.saved)
     ]
     store, count = SavedTensors(graph, node), sum(s.is_tensor for s in graph.saved)
+    run = runner_of(graph, store, backward)
 
     class CompiledFunction(torch.autograd.Function):
         @staticmethod
@@ -225,6 +278,8 @@ def function_of(node, graph, backward):
             store.save(ctx, kept[:count])
             ctx.numbers, ctx.rewritten = kept[count:], [inputs[i] for i, _ in graph.rewritten]
             ctx.layouts = graph.tangent_layouts or [layout_of(outputs[i]) for i in positions]
+            if graph.junctions:
+                ctx.cuts = {}
             ctx.set_materialize_grads(False)
             results = tuple(outputs[i] for i in node.results)
             if plain:
@@ -233,28 +288,35 @@ def function_of(node, graph, backward):
 
         @staticmethod
         def backward(ctx, *given):
-            grads = [given[place[i]] if i in place else None for i in range(len(positions))]
-            present = {i for i, g in enumerate(grads) if g is not None}
-            part, run = backward.part(everything - present)
-            saved = [*store.load(ctx, present, part.reads), *ctx.numbers]
-            args = [saved[k] if k < len(saved) else given_now(k - len(saved), grads, ctx) for k in part.reads]
-            if any(is_batched(g) for g in grads if g is not None):
-                run = by_operators(part.gm)
-            store.free(ctx, present)
-            del given, grads, saved  # the list alone holds them now: they die when they have been read
-            results = run(args)
-            written = [(k - len(graph.grad_inputs), results[at]) for k, at in part.grads if k >= len(graph.grad_inputs)]
-            for k, value in written:
-                write_input(ctx.rewritten[k], value, graph.rewritten[k][1])
-            if torch.is_grad_enabled():  # create_graph=True
-                history = leaves_behind(ctx)
-                results = [NoDoubleBackward.apply(r, *history) for r in results]
             full = [None] * len(node.inputs)
-            for k, position in part.grads[: len(part.grads) - len(written)]:
-                full[place_of_input[graph.grad_inputs[k]]] = results[position]
+            grads = {i: given[k] for i, k in place.items() if given[k] is not None}
+            del given
+            for piece, present in junctions.pieces(graph, ctx, frozenset(grads)):
+                for k, result in run(ctx, {i: grads.pop(i) for i in present}, piece):
+                    if k < len(graph.grad_inputs):
+                        at = place_of_input[graph.grad_inputs[k]]
+                        full[at] = result if full[at] is None else full[at] + result
+                    else:
+                        number = k - len(graph.grad_inputs)
+                        write_input(ctx.rewritten[number], result, graph.rewritten[number][1])
             return None, None, *full
 
+    CompiledFunction._backward_cls.run = staticmethod(run)
+    CompiledFunction._backward_cls._register_hook_dict = hooks_for_gradients
     return CompiledFunction
+
+
+class Hooks(collections.OrderedDict):
+    """Hooks of one result, which are not called where it has no gradient, but others of the region have."""
+
+    def __setitem__(self, key, hook):
+        super().__setitem__(key, lambda gradient: None if gradient is None else hook(gradient))
+
+
+def hooks_for_gradients(node, tensor):
+    """`Tensor.register_hook` calls this with a tensor that had no hooks."""
+    tensor._backward_hooks = Hooks()
+    torch._C._FunctionBase._register_hook_dict(node, tensor)
 
 
 def leaves_behind(function):

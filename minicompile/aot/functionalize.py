@@ -330,6 +330,7 @@ class Program:
 
     mutations: list
     outputs: list
+    planner: OutputPlanner
     results: list  # functional tensors or symbolic numbers that the compiled graph computes, besides new input values
     versions: list  # of each result: how often the program wrote to it in place
     replaced: dict  # input -> what stands for it in the end, if that has other memory
@@ -390,5 +391,5 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     versions = [r._version if isinstance(r, torch.Tensor) else 0 for r in planner.results]
     results = [with_eager_strides(r) for r in planner.results]
     return Program(
-        mutations, planner.specs, results, versions, memories.replaced, runner.second_runs, runner.written_at
+        mutations, planner.specs, planner, results, versions, memories.replaced, runner.second_runs, runner.written_at
     )

@@ -39,6 +39,9 @@ class AOTGraph:
     connected: dict = dataclasses.field(default_factory=dict)  # input -> the tangents from which autograd gets to it
     rewritten: list = dataclasses.field(default_factory=list)  # (input, writes): backward's other outputs, for inputs
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each output
+    junctions: list = dataclasses.field(default_factory=list)  # results that other results are computed from
+    cut_dependence: list = dataclasses.field(default_factory=list)  # as `grad_dependence`, of the graph cut at these
+    cut_frees: list = dataclasses.field(default_factory=list)  # as `frees`, of a backward to the next junctions
     input_needs_grad: list = dataclasses.field(default_factory=list)
     input_is_tensor: list = dataclasses.field(default_factory=list)
     numbers: dict = dataclasses.field(default_factory=dict)  # inputs that are plain numbers, which the graph holds
@@ -53,6 +56,11 @@ class AOTGraph:
     fake_mode: object = None
     node_counts: dict = dataclasses.field(default_factory=dict)  # "traced", "optimized", "forward", "backward"
     passes: list = dataclasses.field(default_factory=list)  # (name, nodes before, nodes after), in order
+
+    @property
+    def tangent_count(self):
+        """Of the results', and of views of inputs that are junctions."""
+        return max([len(self.differentiable), *(j.tangent + 1 for j in self.junctions if j.tangent is not None)])
 
     @property
     def input_count(self):

@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
-from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, partial
+from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, junctions, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, storage_key, unwrap, with_eager_strides
@@ -43,6 +43,7 @@ class Recording:
     frees = ()
     grad_inputs = ()
     grad_dependence = ()
+    cuts = {}  # fields of the `AOTGraph`
     rewritten = ()
 
 
@@ -150,14 +151,16 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             if not recording.differentiable or not sources:
                 recording.differentiable = []
                 return values
-            tangents = [new_place(f"tangent_{n}", results[i]) for n, i in enumerate(recording.differentiable)]
             targets = [results[i] for i in recording.differentiable]
+            search = junctions.Search(program, primals, recording.differentiable, targets, sharing is not None)
+            tangents = [new_place(f"tangent_{n}", like) for n, like in enumerate([*targets, *search.views])]
             recording.frees, reach, last = partial.shared_by(targets, sources)
             program.mutations = [m if sharing else in_order(m, primals, program, last) for m in program.mutations]
             rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
             rewrites.begin(new_place)
             provenance.follow_backward(targets)
-            grads = differentiate(targets, sources, tangents, rewrites.left_alone([*primals, *results]))
+            others = rewrites.left_alone([*primals, *results])
+            grads = differentiate([*targets, *search.views], sources, tangents, others)
             provenance.mark(None)
             for (i, _), leads in zip(places, reach, strict=True):  # even where there is no gradient
                 if leads:
@@ -169,7 +172,8 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             recording.grad_inputs = sorted(found)
             recording.rewritten, new_values = rewrites.end()
             recording.grad_dependence = [*(found[i][1] for i in recording.grad_inputs), *rewrites.leads.values()]
-            return values + [unwrap(found[i][0]) for i in recording.grad_inputs] + new_values
+            recording.cuts = search.cuts(recording.grad_inputs, places, rewrites.leads.values())
+            return values + [unwrap(found[i][0]) for i in recording.grad_inputs] + new_values + search.gradients()
 
     return run
 
@@ -220,7 +224,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
     result_count = len(program.mutations) + len(program.results)
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
     assertions.insert(functional, fake_mode.shape_env, known)
-    passes = [("attention", len(captured.graph.nodes), len(gm.graph.nodes)), *optimize(functional, result_count)]
+    counts = optimize(functional, result_count, len(recording.cuts.get("junctions", ())))
     functional = channels_last.rewrite(functional, fake_mode)
     forward = LazyGraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
@@ -236,6 +240,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         grad_inputs=list(recording.grad_inputs),
         grad_dependence=list(recording.grad_dependence),
         connected=recording.connected,
+        **recording.cuts,
         rewritten=list(recording.rewritten),
         sharing=sorted(sharing.members) if sharing else [],
         memories=memories,
@@ -246,7 +251,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         captured=captured,
         fake_mode=fake_mode,
         node_counts={"traced": len(traced.graph.nodes), "optimized": len(functional.nodes)},
-        passes=passes,
+        passes=[("attention", len(captured.graph.nodes), len(gm.graph.nodes)), *counts],
     )
     if graph.grad_inputs:
         split(graph)
@@ -259,6 +264,7 @@ def split(graph):
     """The joint graph into forward and backward."""
     graph.joint = graph.forward
     partition(graph)
+    junctions.take_totals(graph)
     old = {graph.input_names[m.index] for m in graph.moved.values()}
     if any(s.name in old for s in graph.saved):  # eager reads there what the input has when the backward runs
         raise Unsupported(*OTHER_MEMORY)

@@ -60,6 +60,7 @@ class OutputSpec:
     geometry: instead of views where sizes are symbolic or the base has another shape now: (sizes, strides, offset),
     each a number or ("result", i).
     own_version: a tensor on the same memory that counts its writes for itself, as `.data` gives.
+    through: the output that it is a view of, where autograd knows it as that.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class OutputSpec:
     needs_grad: bool = None
     geometry: tuple = None
     own_version: bool = False
+    through: int = None
 
 
 class OutputPlanner:
@@ -77,7 +79,7 @@ class OutputPlanner:
     def __init__(self, primals, bases, outputs, aliases):
         self.inputs = {id(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
         self.input_storage = {storage_key(p): i for i, p in enumerate(primals) if isinstance(p, torch.Tensor)}
-        self.primals, self.bases, self.results, self.result_index = primals, bases, [], {}
+        self.primals, self.bases, self.outputs, self.results, self.result_index = primals, bases, outputs, [], {}
         self.aliases = aliases
         tensors = {id(o): o for o in outputs if isinstance(o, FunctionalTensor)}
         self.members = {}  # storage -> how many distinct outputs live in it

@@ -14,18 +14,14 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from ..errors import Unsupported
 from .assertions import Places
+from .junctions import cut
 from .nodes import has_effect, needed_for
-from .provenance import gradient_functions
+from .provenance import gradient_functions, saves
 
 aten = torch.ops.aten
 
 
 # --- what eager does --------------------------------------------------------------------------------
-def saves(function):
-    """Does this node of autograd's graph hold tensors, so that it runs only once unless the graph is retained?"""
-    return any(getattr(function, name) for name in dir(function) if name.startswith("_raw_saved"))
-
-
 def shared_by(targets, leaves):
     """(for each target those whose backward cannot run after its own, for each leaf the targets that lead to it,
     autograd's clock when the last tensor was saved)."""
@@ -57,7 +53,7 @@ def dependence(gm, tangents):
 
 def tangents_of(graph, places):
     """Those among the inputs of the backward, which are: saved values, tangents, inputs that it writes."""
-    return places[len(graph.saved) : len(graph.saved) + len(graph.differentiable)]
+    return places[len(graph.saved) : len(graph.saved) + graph.tangent_count]
 
 
 def readers(graph):
@@ -100,28 +96,39 @@ class Part:
     grads: list
 
 
-def part(graph, absent):
-    """What is left of `graph.backward` where the results that have no gradient are these, by number."""
-    whole, dependence = graph.backward, graph.grad_dependence
-    if absent:
-        try:
-            return Builder(graph, absent).part
-        except Unsupported:
-            pass  # zeros stand for the missing gradients
-    grads = [(k, k) for k, leads in enumerate(dependence) if not absent or not leads <= absent]
-    return Part(whole, [*range(len(graph.saved) + len(graph.differentiable) + len(graph.rewritten))], grads)
+def part(graph, absent, piece="whole"):
+    """What is left of the backward graph where the results that have no gradient are these, by number.
+
+    piece: "whole"; or of the graph cut at the junctions what goes to the inputs ("cut") or to junctions ("ahead").
+    """
+    if piece == "whole" and not absent:
+        return Part(graph.backward, [*range(place_count(graph))], [(k, k) for k in range(len(graph.grad_dependence))])
+    whole, leads = (graph.backward, graph.grad_dependence) if piece == "whole" else (cut(graph), graph.cut_dependence)
+    first = len(leads) - len(graph.junctions) if piece != "whole" else len(leads)
+    wanted = range(first, len(leads)) if piece == "ahead" else range(first)
+    wanted = [k for k in wanted if not leads[k] <= absent]
+    try:
+        return Builder(graph, whole, wanted, absent, piece != "ahead").part
+    except Unsupported:  # zeros stand for the missing gradients
+        return Part(whole, [*range(place_count(graph))], [(k, k) for k in wanted])
+
+
+def place_count(graph):
+    return len(graph.saved) + graph.tangent_count + len(graph.rewritten)
 
 
 class Builder:
-    def __init__(self, graph, absent):
-        whole, self.graph, self.environment = graph.backward, fx.Graph(), {}
+    """wanted: outputs, by number.  with_effects: also what must run although nobody reads it."""
+
+    def __init__(self, graph, whole, wanted, absent, with_effects):
+        self.graph, self.environment = fx.Graph(), {}
         places = [n for n in whole.graph.nodes if n.op == "placeholder"]
         behind = dependence(whole, tangents_of(graph, places))
         # What depends on tangents is linear in them: zero if all of them are.
         self.zero = {n for n, tangents in behind.items() if tangents and tangents <= absent}
-        gradients = enumerate(zip(whole.graph.output_node().args[0], graph.grad_dependence, strict=True))
-        wanted = [(k, g) for k, (g, leads) in gradients if g not in self.zero and not leads <= absent]
-        effects = [n for n in whole.graph.nodes if n.op == "call_function" and has_effect(n)]
+        outputs = whole.graph.output_node().args[0]
+        wanted = [(k, outputs[k]) for k in wanted if outputs[k] is not None and outputs[k] not in self.zero]
+        effects = [n for n in whole.graph.nodes if with_effects and n.op == "call_function" and has_effect(n)]
         alive = needed_for([*(g for _, g in wanted), *effects], self.zero)
         for node in whole.graph.nodes:
             if node in alive:

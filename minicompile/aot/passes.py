@@ -122,7 +122,7 @@ def separate_results(graph, result_count, gradients):
     """
     output, seen = graph.output_node(), {}
     values = list(output.args[0])
-    for i, (node, (before, base)) in enumerate(zip(values[result_count:], gradients, strict=True), result_count):
+    for i, (node, (before, base)) in enumerate(zip(values[result_count:], gradients), result_count):
         first = seen.setdefault(base_of(node), i) if isinstance(node, fx.Node) else i
         same = values[first] is node and gradients[first - result_count][0] is before
         given = isinstance(node, fx.Node) and base_of(node).op == "placeholder" and base_of(node) is not base
@@ -164,12 +164,15 @@ PASSES = (
 )
 
 
-def optimize(graph, result_count):
+def optimize(graph, result_count, inner=0):
     """Run every pass.  The first `result_count` outputs go to the user: they must stay separate tensors.
+
+    inner: so many of the last outputs are values inside the graph that must be kept.
 
     Returns [(name of the pass, nodes before, nodes after)].
     """
     gradients = [(n, isinstance(n, fx.Node) and base_of(n)) for n in graph.output_node().args[0][result_count:]]
+    gradients = gradients[: len(gradients) - inner]
     counts = [run_pass(graph, "dead_code", lambda: None)]
     with torch._C._DisableAutocast():  # the casts are in the graph already
         for rule in PASSES:

@@ -23,6 +23,11 @@ def gradient_functions(roots):
             yield function
 
 
+def saves(function):
+    """Does this node of autograd's graph hold tensors, so that it runs only once unless the graph is retained?"""
+    return any(getattr(function, name) for name in dir(function) if name.startswith("_raw_saved"))
+
+
 def nodes_since(last, graph):
     """The names of what was traced behind this node."""
     for node in reversed(graph.nodes):

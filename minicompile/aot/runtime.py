@@ -10,6 +10,8 @@ import torch
 from torch import fx
 
 from . import undoing
+from ._link import link
+from .junctions import gradients
 from .nodes import is_tensor, is_view
 from .outputs import replay_views, write_input
 from .overlap import extent
@@ -55,16 +57,17 @@ class WrapperSource:
         return function
 
 
-def output_expression(writer, spec, offset):
+def output_expression(writer, spec, offset, through):
+    """through: the name of the output that it is a view of, if there is one."""
     if spec.kind == "constant":
         return repr(spec.value) if spec.value in (None, True, False) else writer.name("constant", spec.value)
     base = f"inputs[{spec.index}]" if spec.kind == "input" else f"results[{spec.index + offset}]"
     if spec.geometry is not None:
         numbers = [[number_expression(n, offset) for n in group] for group in spec.geometry]
         sizes, strides, shift = (f"({', '.join(group)}{',' if group else ''})" for group in numbers)
-        view = f"{base}.as_strided({sizes}, {strides}, {base}.storage_offset() + {shift}[0])"
+        view = f"{through or base}.as_strided({sizes}, {strides}, {base}.storage_offset() + {shift}[0])"
     elif spec.views is not None:
-        view = f"replay_views({base}, {writer.name('views', spec.views)})"
+        view = f"replay_views({through or base}, {writer.name('views', spec.views)})"
     else:
         return base
     return f"{view}.data" if spec.own_version else view
@@ -92,19 +95,67 @@ def write_mutation(writer, graph, position, mutation):
         writer.add(f"torch.autograd.graph.increment_version([{target}] * {uncounted})")
 
 
-def write_epilogue(writer, graph):
-    """The lines that follow the compiled graph: write the inputs, rebuild the outputs."""
-    for position, mutation in enumerate(graph.mutations):
-        write_mutation(writer, graph, position, mutation)
-    names = []
-    for spec in graph.outputs:
-        expression = output_expression(writer, spec, len(graph.mutations))
-        if spec.needs_grad is not None and spec.needs_grad != graph.grad_enabled:
-            name = f"output_{len(names)}"
-            writer.add_in_mode(f"{name} = {expression}", graph.grad_enabled, spec.needs_grad)
-            expression = name
-        names.append(expression)
-    writer.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
+class Epilogue:
+    """The lines that follow the compiled graph: write the inputs, rebuild the outputs, and link those to others that
+    they were computed from, which must be there then."""
+
+    def __init__(self, writer, graph):
+        self.writer, self.graph, self.made, self.done = writer, graph, {}, set()
+        for position in range(len(graph.mutations)):
+            self.once(self.mutation, position)
+        names = [self.output(k) for k in range(len(graph.outputs))]
+        writer.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
+
+    def once(self, write, position):
+        if (write, position) not in self.done:
+            self.done.add((write, position))
+            write(position)
+
+    def mutation(self, position):
+        self.once(self.link, position)
+        write_mutation(self.writer, self.graph, position, self.graph.mutations[position])
+
+    def output(self, k):
+        """What stands for it in the source."""
+        graph, spec = self.graph, self.graph.outputs[k]
+        if k not in self.made:
+            if spec.kind == "graph":
+                self.once(self.link, spec.index + len(graph.mutations))
+            through = None if spec.through is None else self.output(spec.through)
+            expression = output_expression(self.writer, spec, len(graph.mutations), through)
+            other_mode = spec.needs_grad is not None and spec.needs_grad != graph.grad_enabled
+            if other_mode or self.is_named(k):
+                wanted = spec.needs_grad if other_mode else graph.grad_enabled
+                self.writer.add_in_mode(f"output_{k} = {expression}", graph.grad_enabled, wanted)
+                expression = f"output_{k}"
+            self.made[k] = expression
+        return self.made[k]
+
+    def is_named(self, k):
+        """Is it read before it is returned?"""
+        return any(j.place == ("output", k) for j in self.graph.junctions) or any(
+            spec.through == k for spec in self.graph.outputs
+        )
+
+    def link(self, position):
+        junctions = self.graph.junctions
+        if position not in self.graph.differentiable or not junctions:
+            return
+        number = self.graph.differentiable.index(position)
+        before = [k for k, j in enumerate(junctions) if number in j.leads]
+        behind = sorted(set().union(*(junctions[k].behind for k in before)) - set(before))
+        groups = [[self.junction(junctions[k].place) for k in group] for group in (before, behind)]
+        if before:
+            names = ", ".join(f"({', '.join(group)}{',' if len(group) == 1 else ''})" for group in groups)
+            self.writer.add(f"link(gradients, {number}, results[{position}], {names})")
+
+    def junction(self, place):
+        kind, number = place
+        if kind == "output":
+            return self.output(number)
+        written = [k for k, m in enumerate(self.graph.mutations) if kind == "input" and m.index == number]
+        self.once(*((self.mutation, written[0]) if written else (self.link, number)))
+        return f"inputs[{number}]" if written else f"results[{number}]"
 
 
 def note_results(graph):
@@ -151,10 +202,10 @@ def with_eager_state(graph, function):
 
 
 def is_plain(graph):
-    """Nothing to do after the compiled graph: its results are the outputs, in order."""
+    """Nothing to do after the compiled graph: its results are the outputs, in order, and none leads to another."""
     specs = [(s.kind, s.index, s.views, s.geometry) for s in graph.outputs]
     in_order = [("graph", i, None, None) for i in range(graph.result_count)]
-    return not (graph.mutations or graph.constants or graph.numbers) and specs == in_order
+    return not (graph.mutations or graph.constants or graph.numbers or graph.junctions) and specs == in_order
 
 
 def build(graph, gm, run_graph, run_shared=None):
@@ -189,5 +240,7 @@ def build(graph, gm, run_graph, run_shared=None):
             writer.add(f"given[{index}] = given[{index}].data")
         given = "[*given, *memories]"
     writer.add_in_mode(f"results = run_graph({given})", graph.grad_enabled, mode)
-    write_epilogue(writer, graph)
+    if graph.junctions:
+        writer.scope.update(link=link, gradients=gradients(graph))
+    Epilogue(writer, graph)
     return writer.build(header, "<minicompile aot wrapper>")

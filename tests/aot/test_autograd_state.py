@@ -1,6 +1,7 @@
 """Autograd around compiled regions: each scenario beside eager, and what is an error."""
 
-import partial_scenarios  # noqa: F401 (adds its scenarios)
+import junction_scenarios  # noqa: F401 (adds its scenarios)
+import partial_scenarios  # noqa: F401
 import pytest
 import saved_scenarios  # noqa: F401
 import torch
