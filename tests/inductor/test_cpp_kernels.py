@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from patterns import aten_graph
 
 import minicompile
-from minicompile import aot, inductor, testing
+from minicompile import aot, config, inductor, testing
 from minicompile.bench import patterns as micro
 from minicompile.inductor import passes
 from minicompile.inductor.codegen import cpp_build
@@ -192,7 +192,7 @@ def test_choices_that_depend_on_choices_are_vectorised(name):
     call = compiled(CHOICES_OF_CHOICES[name], x)
     kernels = call.source.kernels.removeprefix(call.source.prelude)
     assert "M_NO_JUMPS static int kernel_0" in kernels
-    if "clang" not in cpp_build.find_compiler()[1]:
+    if "clang" not in cpp_build.find_compiler(config.cpp_compiler)[1]:
         assert scaling.vector_report(call.source)
     wanted = CHOICES_OF_CHOICES[name](x)
     for got, want in zip(call(x), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
