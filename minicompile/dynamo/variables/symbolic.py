@@ -40,10 +40,9 @@ REMAINDERS = {operator.mod, operator.floordiv}
 BITWISE = {operator.and_, operator.or_, operator.xor}
 COMPARISONS = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 # What has to hold of the right operand and 0: SymPy also simplifies what would raise (`n % n`, `0 << n`), takes a
-# number divided twice for one divided by the product, and a power for an int.
+# number divided twice for one divided by the product, a power for an int, and has one zero.
 CONDITIONS = {
-    **dict.fromkeys(REMAINDERS, operator.gt),
-    operator.truediv: operator.ne,
+    **dict.fromkeys([*REMAINDERS, operator.truediv], operator.gt),
     **dict.fromkeys([operator.lshift, operator.rshift, operator.pow], operator.ge),
 }
 
@@ -64,6 +63,10 @@ class SymNodeVariable(VariableTracker):
     def is_known(self):
         """Whether a guard can ask for it."""
         return not self.varies and self.output.sizes.knows(self.symbol.node.expr)
+
+    def became_known(self):
+        """Whether a guard says which number it is."""
+        return self.symbol.node.hint is not None and not is_symbolic(self.symbol)
 
     def is_python_constant(self):
         return self.is_known()  # who asks gets it, guarded
@@ -147,6 +150,7 @@ def fits_graph(value):
 
 def settled(function, *operands):
     """The operands; as constants where a graph, or SymPy for a guard, says not quite what Python says."""
+    operands = tuple(v.known() if isinstance(v, SymNodeVariable) and v.became_known() else v for v in operands)
     if not is_arithmetic(operands):
         return operands
     floats = [v for v in operands if isinstance(v, SymNodeVariable) and v.floats()]
