@@ -15,6 +15,7 @@ from .guard_checks import same_constant
 from .skip_files import attributes_of
 from .source import AttrSource, ConstantSource, GlobalSource, ItemSource
 from .variables.base import NotConstant, ObservedException, VariableTracker, fields_of, unsupported
+from .variables.called_back import calls_back
 from .variables.constant import HAVE_COPIES, MADE_ANEW, BuiltinObject, ConstantVariable, MadeConstantVariable
 from .variables.containers import ListVariable
 from .variables.dicts import DictVariable
@@ -125,13 +126,17 @@ class TranslatorServices:
 
     # --- constants ----------------------------------------------------------------------------------
     def can_fold(self, receiver, args, kwargs):
-        values = [*args, *kwargs.values()] if receiver is None else [receiver, *args, *kwargs.values()]
-        return all(value.realize().is_python_constant() for value in values)
+        values = [value.realize() for value in (*args, *kwargs.values())]
+        if not all(value.is_python_constant() for value in (*values, *([] if receiver is None else [receiver]))):
+            return False
+        return not any(calls_back(value.as_python_constant()) for value in values)
 
     def fold(self, function, args, kwargs):
         """Call a pure Python callable on constants."""
         constants = [a.as_python_constant() for a in args]
         named = {k: v.as_python_constant() for k, v in kwargs.items()}
+        if any(map(calls_back, (*constants, *named.values()))):
+            unsupported("function written in C", f"{getattr(function, '__qualname__', function)} calls back")
         pairs = zip((*args, *kwargs.values()), (*constants, *named.values()))
         copies = [part for tracker, value in pairs if is_container(tracker.realize()) for part in mutable_parts(value)]
         return self.fold_python(function, constants, named, copies)

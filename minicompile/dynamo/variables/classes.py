@@ -25,7 +25,7 @@ from .dicts import DictVariable
 from .modules import NNModuleVariable, nn
 from .objects import UserDefinedObjectVariable
 from .questions import attribute_name, claimed_class
-from .refusals import answered
+from .refusals import truth_by_method
 from .tables import PLAIN_BASES
 from .torch_functions import make_typed_tensor
 
@@ -140,12 +140,7 @@ class UserDefinedClassVariable(ValueVariable):
         return tx.build(self.value in cls.__mro__)
 
     def truth(self, tx):
-        for name in ("__bool__", "__len__"):
-            found = class_lookup(tx, type(self.value), name)
-            if found is not None:
-                answer = descriptor_get(tx, found, self).call_function(tx, [], {})
-                return tx.truth(answered(tx, bool, name, answer))
-        return True
+        return truth_by_method(tx, self)
 
     def iterate(self, tx):
         return tx.build_list(self.unpack(tx)).iterate(tx) if self.is_enum() else self.iterate_by_method(tx)

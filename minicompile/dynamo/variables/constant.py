@@ -30,9 +30,10 @@ from .base import (
     type_name,
     unsupported,
 )
+from .called_back import calls_back
 from .descriptors import C_METHODS, class_lookup, descriptor_get, is_data_descriptor, type_lookup
 from .functions import BuiltinMethodVariable
-from .refusals import check_index, refuse_attribute
+from .refusals import check_index, refuse_attribute, truth_by_method
 from .tables import METHOD_POLYFILLS
 from .varying import VaryingVariable
 from .wrong_calls import call_handler
@@ -189,6 +190,8 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         return made
 
     def truth(self, tx):
+        if calls_back(self.value):
+            return truth_by_method(tx, self)
         return tx.fold(bool, [self], {}).value if self.value is NotImplemented else super().truth(tx)  # it warns
 
     @property
@@ -254,7 +257,8 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         return tx.call_polyfill(text.format_template, self, tx.build_tuple(args), tx.build_dict(kwargs))
 
     def __repr__(self):
-        return f"ConstantVariable({self.value!r})"
+        shown = enum.Enum.__repr__ if isinstance(self.value, enum.Enum) else repr  # not by the program's own method
+        return f"ConstantVariable({shown(self.value)})"
 
 
 MADE_ANEW = (types.UnionType, types.GenericAlias, re.Match, inspect.Signature)

@@ -20,7 +20,7 @@ from .base import ValueVariable, VariableTracker, can_change, complain, stand_in
 from .warned import WarningsAreBreaks
 from .wrong_calls import check_count
 
-_mro_of = type.__dict__["__mro__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
 dict_of = type.__dict__["__dict__"].__get__
 
 # owner: the class whose dict holds `attribute`; cls: the class the search began at
@@ -29,7 +29,7 @@ Found = collections.namedtuple("Found", "cls name owner attribute")
 
 def type_lookup(cls, name, after=None):
     """CPython's `_PyType_Lookup`: a Found, or None.  after: begin behind this class of the MRO (`super`)."""
-    mro = _mro_of(cls)
+    mro = mro_of(cls)
     if after is not None:
         mro = mro[mro.index(after) + 1 :]
     for owner in mro:
@@ -41,7 +41,7 @@ def type_lookup(cls, name, after=None):
 
 def past_program(cls, name):
     """The interpreter's own `name` (`__setattr__`, ...) for such objects, if the program has put another before it."""
-    own = [namespace[name] for namespace in map(dict_of, _mro_of(cls)) if name in namespace]
+    own = [namespace[name] for namespace in map(dict_of, mro_of(cls)) if name in namespace]
     plain = next(m for m in own if isinstance(m, types.WrapperDescriptorType) and m.__name__ == name)
     return None if plain is own[0] else plain
 
@@ -57,7 +57,7 @@ def dict_source(source, cls):
 
 def check_names(cls):
     """A lookup runs no code of the program, unless a name in the class is no plain string and compares by itself."""
-    for owner in filter(can_change, _mro_of(cls)):
+    for owner in filter(can_change, mro_of(cls)):
         if set(map(type, dict_of(owner))) != {str}:
             unsupported("key with its own equality", f"`{owner.__name__}` has an attribute whose name is no string")
 
@@ -66,7 +66,7 @@ def class_lookup(tx, cls, name, after=None):
     """`type_lookup` that also sees attributes which the captured program wrote to classes (then a tracker)."""
     found = type_lookup(cls, name, after)
     effects = tx.side_effects
-    for owner in _mro_of(cls):
+    for owner in mro_of(cls):
         tracker = tx.output.known(owner)
         pending = effects.load_attr(tracker, name) if tracker is not None else None
         if pending is effects.DELETED:
@@ -90,7 +90,7 @@ def guard_lookup(tx, cls, name, after, found):
         return
     if after is not None or (found is None and type_lookup(type(cls), name)):  # `super`, or the metaclass has one
         guard_mro(tx, cls)
-        mro = _mro_of(cls)
+        mro = mro_of(cls)
         between = mro[mro.index(after) + 1 if after else 0 : mro.index(found.owner) if found else None]
         for owner in filter(can_change, between):
             tx.guard("lacks_key", namespace_source(owner), name)
@@ -252,7 +252,7 @@ def descriptor_get(tx, found, instance):
     attribute = found.attribute
     if isinstance(attribute, VariableTracker):
         return attribute
-    for kind in _mro_of(type(attribute)):
+    for kind in mro_of(type(attribute)):
         if kind in GETTERS:
             return GETTERS[kind](tx, found, instance)
     hook = class_lookup(tx, type(attribute), "__get__")

@@ -21,6 +21,7 @@ from .base import (
     type_name,
     unsupported,
 )
+from .called_back import calls_back
 from .constant import FALSE, NONE, BuiltinObject, ConstantVariable
 from .descriptors import type_lookup
 from .refusals import Refusal
@@ -102,7 +103,9 @@ def plain(tx, variable):
                 tx.raise_observed(TypeError, "slice indices must be integers or None or have an __index__ method")
         return slice(*(plain(tx, part) for part in variable.items))
     if variable.is_python_constant():
-        return variable.as_python_constant()
+        cls, value = variable.python_type(), variable.as_python_constant()
+        if issubclass(cls, int) or not calls_back(value) or type_lookup(cls, "__index__") is None:
+            return value
     return tx.call(operator.index, variable).as_python_constant()
 
 

@@ -14,6 +14,7 @@ import torch
 
 from . import data_numbers, float_questions
 from .base import ObservedException, refuse_arguments, unsupported
+from .called_back import calls_back
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .elements import next_or_none
@@ -74,7 +75,7 @@ def answers(tx, operand, method):
 def can_fold(*operands):
     """Constants, but not containers: the result could share their elements."""
     return all(isinstance(v, ConstantVariable) or not isinstance(v, BuiltinObject) for v in operands) and all(
-        v.is_python_constant() for v in operands
+        v.is_python_constant() and not calls_back(v.as_python_constant()) for v in operands
     )
 
 
@@ -300,7 +301,7 @@ def index(tx, value):
     value = value.realize()
     if isinstance(value, SymNodeVariable) and value.python_type() is int:
         return value
-    if value.is_python_constant():
+    if can_fold(value):
         return tx.fold(operator.index, [value], {})
     if not class_lookup(tx, value.python_type(), "__index__"):
         return refuse(tx, operator.index, value)

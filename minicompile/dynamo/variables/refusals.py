@@ -13,7 +13,7 @@ import operator
 import types
 
 from .base import can_change, complain, stand_in, type_name, unsupported
-from .descriptors import dict_of, type_lookup
+from .descriptors import class_lookup, descriptor_get, dict_of, type_lookup
 from .wrong_calls import EXAMPLES
 
 
@@ -134,6 +134,15 @@ def answered(tx, function, method, answer):
         return tx.fold_python(function, [answering(method, answer.as_python_constant())], {})
     tx.fold_python(function, [answering(method, stand_in(cls))], {})  # complains
     unsupported("builtin on an unknown value", f"{function.__name__}() of an object whose {method} returns {answer}")
+
+
+def truth_by_method(tx, variable):
+    """`bool(variable)` by the methods of its class."""
+    for name in ("__bool__", "__len__"):
+        found = class_lookup(tx, variable.python_type(), name)
+        if found is not None:
+            return tx.truth(answered(tx, bool, name, descriptor_get(tx, found, variable).call_function(tx, [], {})))
+    return True
 
 
 def answering(method, answer):

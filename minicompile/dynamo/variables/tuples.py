@@ -40,7 +40,7 @@ class TupleVariable(Sequence):
     def method___hash__(self, tx):
         if not self.is_python_constant():
             unsupported("builtin on an unknown value", f"hash() of {self}")
-        return tx.fold(hash, [self], {})
+        return tx.fold(hash, [TupleVariable(self.items)], {})
 
     def reconstruct(self, codegen):
         codegen.push(list(self.items))
