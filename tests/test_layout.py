@@ -12,7 +12,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # What the files of each folder may import from the package.  The rest (backends, compiler, explain, viz, bench) stands
 # above the stages and may import all of them.
-SHARED = {"config", "errors", "record", "philox", "cache"}
+SHARED = {"config", "errors", "record", "philox", "cache", "lazy_graph"}
 MAY_IMPORT = {
     **{name: {"config"} for name in SHARED},
     "cache": {"config", "record"},

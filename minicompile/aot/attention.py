@@ -17,8 +17,9 @@ import operator
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from ..lazy_graph import LazyGraphModule
 
 F = torch.nn.functional
 SPELLINGS = {  # (kind of step, names of its parameters) -> the functions and methods that are it

@@ -14,9 +14,9 @@ import json
 import torch
 from torch import fx
 from torch._subclasses import FakeTensor
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from .. import cache, config, record
+from ..lazy_graph import LazyGraphModule
 from . import attention, partial, runtime
 from .content import Unnameable, read, read_graph, write, write_graph
 from .functionalize import example_values, fake_mode_of, lift_constants

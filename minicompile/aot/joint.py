@@ -13,12 +13,12 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch._subclasses.functional_tensor import FunctionalTensor, disable_functional_mode
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, track_tensor_tree
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
+from ..lazy_graph import LazyGraphModule
 from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, junctions, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph

@@ -10,9 +10,9 @@ import dataclasses
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from ..errors import Unsupported
+from ..lazy_graph import LazyGraphModule
 from .assertions import Places
 from .junctions import cut
 from .nodes import has_effect, needed_for

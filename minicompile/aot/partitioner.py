@@ -12,9 +12,9 @@ import operator
 import networkx as nx
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from .. import config
+from ..lazy_graph import LazyGraphModule
 from .memory import Budget
 from .nodes import base_of, brings_symbol, has_effect, is_random, is_tensor, is_view, needed_for, size_in_bytes
 

@@ -11,9 +11,9 @@ import operator
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.utils import _pytree as pytree
 
+from ..lazy_graph import LazyGraphModule
 from .variables.base import unsupported
 
 

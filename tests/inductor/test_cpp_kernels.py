@@ -23,22 +23,23 @@ def compiled(function, *inputs):
     return inductor.compile(aten_graph(function, *inputs), inputs)
 
 
+@pytest.mark.parametrize("draw", [torch.rand, torch.randn], ids=["positive", "both signs"])
 @pytest.mark.parametrize("length", [300, 1000, 2048, 10_007])
-def test_long_sums_are_as_exact_as_eagers(length):
+def test_long_sums_are_as_exact_as_eagers(length, draw):
     """Lanes are folded in float64, and what is left of a row is no step of its own: 0.2 units in the last place."""
-    rows = torch.rand(500, length, generator=torch.Generator().manual_seed(length))
+    rows = draw(500, length, generator=torch.Generator().manual_seed(length))
     for x, add in ((rows, lambda x: x.sum(1)), (rows.T.contiguous(), lambda x: x.sum(0))):
         (ours,) = compiled(add, x)(x)
         assert (ours - add(x.double())).abs().mean() <= (add(x) - add(x.double())).abs().mean()
 
 
-@pytest.mark.parametrize("rows", [65, 255, 256, 400, 4099])
+@pytest.mark.parametrize("rows", [33, 63, 64, 100, 4099])
 def test_no_more_parts_of_the_rows_than_blocks(rows):
     """Each part has a set of totals, which has to be worth its sums."""
     x = torch.rand(rows, 1100, generator=torch.Generator().manual_seed(rows))
     call = compiled(lambda x: (x * 2).sum(0), x)
     parts = [int(n) for n in re.findall(r"_part\[(\d+)\]\[", call.source.kernels.removeprefix(call.source.prelude))]
-    assert parts == ([] if rows < 256 else [min(32, -(-rows // 128))])
+    assert parts == ([] if rows < 64 else [min(32, -(-rows // 32))])
     torch.testing.assert_close(call(x)[0], (x.double() * 2).sum(0).float(), rtol=1e-6, atol=0)
 
 

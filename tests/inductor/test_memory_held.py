@@ -119,7 +119,9 @@ def read_again(x, weight):
 
 
 @pytest.mark.parametrize(
-    ("program", "count"), [(gelu_backward, 3), (softmax_of_a_product, 2), (read_again, 2)], ids=str
+    ("program", "count"),
+    [(gelu_backward, 3), (softmax_of_a_product, 2), (read_again, 2)],
+    ids=lambda value: getattr(value, "__name__", value),
 )
 @pytest.mark.parametrize("held", [True, False], ids=["held", "looped"])
 def test_a_kernel_that_walks_along_rows_overwrites_what_no_later_walk_reads(program, count, held, monkeypatch):

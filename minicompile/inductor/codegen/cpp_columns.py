@@ -16,7 +16,7 @@ COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
 CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
 STEP = 4  # rows that are added to the accumulators at once, and read side by side
-ROWS = 128  # rows summed in float32, STEP at a time, before they are added to float64 totals
+ROWS = 32  # rows summed in float32, STEP at a time, before they are added to float64 totals
 
 
 def is_multiple(size, step):
