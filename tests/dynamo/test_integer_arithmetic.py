@@ -66,9 +66,7 @@ PROGRAMS = {
 def outcome(function, *numbers):
     try:
         return repr(function(torch.ones(2), *numbers))
-    except ArithmeticError as error:
-        return repr(error)
-    except ValueError as error:
+    except (ArithmeticError, TypeError, ValueError) as error:
         return repr(error)
 
 
@@ -104,3 +102,20 @@ def test_a_size_divides_without_a_guard(function):
         assert compiled(torch.ones(size)).tolist() == [function(8, size)] * size
     capture = minicompile.record.compilations[-1].artifacts("capture")[0]
     assert [str(guard) for guard in capture.guards if guard.kind == "shape"] == ["x.shape[0] > 1"]
+
+
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("name", ["invert", "and_", "or_", "xor", "lshift", "rshift", "matmul", "iand", "imatmul"])
+def test_operators_of_ints_refuse_floats(name, read):
+    function = getattr(operator, name)
+
+    def program(x, n, m):
+        if read:
+            n, m = n.item(), m.item()
+        return x + 1, function(n) if name == "invert" else function(n, m)
+
+    with config.patch(capture_scalar_outputs=read, strict=True):
+        compiled = minicompile.compile(program, backend="eager")
+        for numbers in [(1, 2), (1.5, 2), (3, 5), (2.5, 3), (1, 1.5), (1.5, 2.5)]:
+            numbers = list(map(torch.tensor, numbers)) if read else numbers
+            assert outcome(compiled, *numbers) == outcome(program, *numbers), numbers

@@ -6,6 +6,7 @@ of plain values, which is equal for two calls that did the same.
 
 import collections
 import contextlib
+import functools
 import io
 import itertools
 import operator
@@ -71,7 +72,7 @@ class Snapshot:
 
     def attributes(self, value):
         """Of an object of a class that is derived from a builtin."""
-        return self(dict(value.__dict__)) if getattr(value, "__dict__", None) else None
+        return self(dict(held)) if (held := read(value, "__dict__", None)) else None
 
     def elements(self, value):
         if isinstance(value, (set, frozenset)):
@@ -135,15 +136,13 @@ class Snapshot:
             return name, value.__qualname__, value.__code__.co_firstlineno, cells, defaults, self(dict(vars(value)))
         if isinstance(value, types.MethodType):
             return name, self(value.__self__), value.__func__.__qualname__
-        if hasattr(value, "func") and hasattr(value, "keywords"):
+        if isinstance(value, (functools.partial, functools.partialmethod)):
             return name, self(value.func), self(value.args), self(value.keywords)
         if isinstance(value, torch.nn.Module):
             state = {k: v for k, v in vars(value).items() if not k.startswith("_")}
             return name, self(state), self(dict(value.named_parameters())), self(dict(value.named_buffers()))
-        slots = [
-            self(getattr(value, slot, "unset")) for slot in getattr(type(value), "__slots__", ()) if slot[:2] != "__"
-        ]
-        return name, self(dict(getattr(value, "__dict__", {}))), slots
+        slots = [self(read(value, slot, "unset")) for slot in getattr(type(value), "__slots__", ()) if slot[:2] != "__"]
+        return name, self(dict(read(value, "__dict__", {}))), slots
 
 
 class Apart(Snapshot):
@@ -151,6 +150,14 @@ class Apart(Snapshot):
 
     def drain(self, iterator):
         return []
+
+
+def read(value, name, default):
+    """An attribute that lies in the object itself: `__getattr__` of the program would answer for any name."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return default
 
 
 def contents(cell):

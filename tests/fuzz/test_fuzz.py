@@ -10,7 +10,7 @@ import minicompile
 from fuzz import prelude
 from fuzz.modules import Program, program
 from fuzz.observe import PARAMETERS, Snapshot
-from fuzz.runner import failure_of, is_steady, run, run_batch, shrunk
+from fuzz.runner import FILE, failure_of, is_steady, namespaces, run, run_batch, shrunk, timed
 
 PROGRAMS = 100
 pytestmark = pytest.mark.graph_errors  # programs may divide by zero
@@ -104,6 +104,37 @@ def fn(x, y, w, n, *others):
     view.add_(n)
     return n
 """
+
+
+LUCKY = """
+G1, GF, GM = 1, abs, types.ModuleType("GM")
+
+def fn(x, *others):
+    return Registered()
+"""
+
+
+def test_what_comes_again_only_by_chance_counts_for_nothing(monkeypatch):
+    answers = iter([8738795088285, 8738795088285, 8738773241287])
+    monkeypatch.setattr(prelude, "Registered", lambda: next(answers))
+    eager, _ = namespaces(LUCKY)
+    expected = timed("eager", eager["fn"], eager, FILE, 0)
+    assert not is_steady(Program(LUCKY, (0,)), (0,), expected)
+
+
+class Willing(list):
+    """Has each attribute that is asked for."""
+
+    __slots__ = ("only",)
+
+    def __getattr__(self, name):
+        return lambda *args: name
+
+
+def test_what_is_seen_is_not_what_a_program_answers():
+    assert Snapshot()(Willing("a")) == (("Willing", [("str", "'a'")], None), None)
+    bare = type("Bare", (), {"__slots__": "o", "__getattr__": Willing.__getattr__})
+    assert Snapshot()(bare()) == ("Bare", (("dict", [], ("NoneType", "None")), None), [("str", "'unset'")])
 
 
 def test_what_pytorch_does_only_where_nobody_looks_counts_for_nothing():

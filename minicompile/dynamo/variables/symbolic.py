@@ -186,7 +186,7 @@ def is_regular(function, operands):
     if None not in hints:
         try:
             result = function(*hints)
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, TypeError, ValueError):
             return False
         if type(result) is int and not fits_graph(result):
             return False
