@@ -5,6 +5,8 @@ See polyfills/__init__.py.
 
 import collections
 import copyreg
+import operator
+import struct
 
 import torch
 
@@ -13,11 +15,14 @@ from . import attributes_of
 
 def reduce_ex(self, protocol, /):
     """`object.__reduce_ex__`."""
+    protocol = operator.index(protocol)
+    if not -(2**31) <= protocol < 2**31:
+        raise OverflowError("Python int too large to convert to C int")
     cls, reduce = type(self), self.__reduce__
     if cls.__reduce__ is not object.__reduce__:
         return reduce()
     if protocol < 2 or not is_all_told(cls):
-        return object.__reduce__(self)  # not followed
+        return reduced_in_c(self, protocol)
     if hasattr(cls, "__getnewargs_ex__"):
         made = copyreg.__newobj_ex__, (cls, *self.__getnewargs_ex__())
     else:
@@ -26,12 +31,23 @@ def reduce_ex(self, protocol, /):
     return *made, self.__getstate__(), items, iter(self.items()) if issubclass(cls, dict) else None
 
 
+def reduced_in_c(value, protocol):
+    """Folded for constants; what is no constant breaks the graph."""
+    return object.__reduce_ex__(value, protocol)
+
+
 def is_all_told(cls):
-    """Whether attributes, slots and contents are all that its objects have: nothing is hidden in C."""
-    return all(base in (object, list, dict, tuple) or base.__flags__ & HEAP_TYPE for base in cls.__mro__)
+    """Whether attributes, slots and contents are all that its objects have: nothing is hidden in C.
+
+    The size of an object tells, which is what CPython goes by before it says that it cannot pickle one.
+    """
+    base = next(base for base in cls.__mro__ if base in (dict, list, tuple, object))
+    pointers = len(copyreg._slotnames(cls)) + (cls.__weakrefoffset__ > 0)
+    pointers += cls.__dictoffset__ != 0 and not cls.__flags__ & MANAGED_DICT
+    return cls.__basicsize__ <= base.__basicsize__ + pointers * struct.calcsize("P")
 
 
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+MANAGED_DICT = 1 << 4  # Py_TPFLAGS_MANAGED_DICT: it lies before the object
 
 
 def get_state(self, /):

@@ -152,7 +152,7 @@ class MappingProxyVariable(BuiltinObject):
         return self.owner.unpack(tx)
 
     def call_method(self, tx, name, args, kwargs):
-        if not hasattr(types.MappingProxyType, name):
+        if name not in vars(types.MappingProxyType):
             return super().call_method(tx, name, args, kwargs)
         if name in (*COMPARISON_METHODS, "__or__", "__ror__"):  # CPython asks one proxy, then the other
             args = [a.realize().owner if isinstance(a.realize(), MappingProxyVariable) else a for a in args]

@@ -69,7 +69,7 @@ FOLDED = {
     *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
     getattr(os.path, "splitroot", os.path.split),  # from 3.12 on
     *(fnmatch.fnmatchcase, fnmatch.translate, textwrap.dedent, textwrap.indent, string.capwords),
-    *(sys.intern, copyreg._slotnames, copies.is_all_told),
+    *(sys.intern, copyreg._slotnames, copies.is_all_told, copies.reduced_in_c),
     *(struct.pack, struct.unpack, struct.calcsize, keyword.iskeyword),
     *(typing.get_origin, typing.get_args),
     *(text.fields, text.field_path, text.conversions, text.plain_text, text.percent_of_constants),
