@@ -71,7 +71,7 @@ class SetVariable(BuiltinObject):
         if self.existing is None and self.has_known_order():
             if not self.order_known and len(self.items) > 1:
                 unsupported("builtin on an unknown value", f"the order of {self}, which capture has changed")
-            self.items = {key: self.items[key] for key in self.real}
+            return {key: self.items[key] for key in self.real}
         return self.items
 
     def depend_on_order(self):
@@ -231,7 +231,10 @@ class SetVariable(BuiltinObject):
         elif holds_new_keys(codegen, self.items.values()):
             self.fill = self.replay
             return codegen.build_set(0)
-        for key, item in self.in_order().items():
+        items = self.in_order()
+        if list(set(iter(self.items))) == list(items):
+            items = self.items  # as they came: where hashes collide, the first has the first place
+        for key, item in items.items():
             check_unchanged(key)
             codegen.push_key(item)
         codegen.build_set(len(self.items))
