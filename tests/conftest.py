@@ -38,6 +38,13 @@ def fresh_start(request):
     assert expected or not record.counters["graph_errors"], "a compiled graph raised, and eager covered it up"
 
 
+def pytest_collection_modifyitems(items):
+    """Workers must agree on the names of tests: an address in one is another in each process."""
+    wandering = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if wandering:
+        raise pytest.UsageError(f"tests are named by addresses: {wandering}")
+
+
 def pytest_sessionfinish(session, exitstatus):
     if not _is_worker:
         _cache.cleanup()
