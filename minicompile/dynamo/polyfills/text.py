@@ -148,6 +148,8 @@ def sub(self, repl, string, count=0):
 
 
 def subn(self, repl, string, count=0):
+    if isinstance(count, int):
+        count = 0 + count  # 3.13 gives an instance of a class of its own where there is none
     if not callable(repl):
         return replaced(self, repl, string, count)
     parts, end, found = [], 0, matches(self, string)

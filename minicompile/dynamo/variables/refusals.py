@@ -37,6 +37,13 @@ def attribute_name(tx, name, derived=False):
     return name
 
 
+# From 3.13 on the message tells of a missing `__dict__`, but not of a class with a `__setattr__` of its own.
+BY_ITSELF = {
+    "__setattr__": lambda self, name, value: object.__setattr__(self, name, value),
+    "__delattr__": lambda self, name: object.__delattr__(self, name),
+}
+
+
 def refuse_attribute(tx, function, owner, name, *value, made=None):
     """Setting or deleting: the object has no `__dict__`, and what its class has is none that can be set.
 
@@ -45,8 +52,11 @@ def refuse_attribute(tx, function, owner, name, *value, made=None):
     cls = owner.python_type()
     found = type_lookup(cls, name)
     asked = f"{name}_" if found is None else name  # a stand-in's class has some, such as `__module__`
+    attributes = {} if found is None else {name: None}
+    if any(type_lookup(cls, each).owner is not object for each in BY_ITSELF):
+        attributes |= BY_ITSELF
     try:
-        function(made or stand_in(cls, **({} if found is None else {name: None})), asked, *value)
+        function(made or stand_in(cls, **attributes), asked, *value)
     except (AttributeError, TypeError) as error:
         noted = getattr(error, "name", None) is not None  # from 3.13 on
         text = str(error).replace(f"'{asked}'", f"'{name}'")
