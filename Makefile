@@ -67,6 +67,6 @@ notebooks: setup
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis minicompile/dynamo/*.so minicompile/inductor/codegen/*.so
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis minicompile/*/*.so minicompile/inductor/codegen/*.so
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 	rm -f .venv*/.ready-*
