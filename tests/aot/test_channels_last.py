@@ -169,3 +169,30 @@ def test_other_dimensions_and_sizes_that_change_are_left_alone():
         minicompile.compile(nn.Conv2d(4, 4, 3), dynamic=True)(torch.randn(2, 4, 9, 9))
     for graph in graphs():
         assert not any(n.target is aten.clone.default for n in graph.forward.graph.nodes)
+
+
+class Branches(nn.Module):
+    """The stem of RepVGG: two convolutions of the same image, one of them of a pixel in four."""
+
+    def __init__(self, channels, stride):
+        super().__init__()
+        self.wide = nn.Conv2d(channels, 48, 3, stride, 1, bias=False)
+        self.narrow = nn.Conv2d(channels, 48, 1, stride, bias=False)
+        self.norm = nn.BatchNorm2d(48)
+
+    def forward(self, x):
+        return self.norm(self.wide(x) + self.narrow(x)).relu()
+
+
+@pytest.mark.parametrize("stride", [(2, 2), (2, 1)])
+@pytest.mark.parametrize("before", [False, True])
+def test_no_convolution_for_which_onednn_writes_past_its_memory(stride, before):
+    """Asked of the graph: such a call ends the process, or some later one."""
+    model = Branches(8, stride)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), model) if before else model
+    compare(model, torch.randn(2, 3 if before else 8, 32, 32), train=True)
+    (graph,) = graphs()
+    narrow = [n for n in convolutions(graph, backward=True) if channels_last.overruns(n)]
+    assert narrow and are_last(graph)
+    for node in narrow:
+        assert all(node.args[i].meta["val"].is_contiguous() for i in (1, 2))
