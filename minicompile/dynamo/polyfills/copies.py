@@ -23,12 +23,28 @@ def reduce_ex(self, protocol, /):
         return reduce()
     if protocol < 2 or not is_all_told(cls):
         return reduced_in_c(self, protocol)
-    if hasattr(cls, "__getnewargs_ex__"):
-        made = copyreg.__newobj_ex__, (cls, *self.__getnewargs_ex__())
-    else:
-        made = copyreg.__newobj__, (cls, *(self.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()))
+    args, kwargs = new_arguments(self, cls)
+    made = (copyreg.__newobj_ex__, (cls, args, kwargs)) if kwargs else (copyreg.__newobj__, (cls, *args))
     items = iter(self) if issubclass(cls, list) else None
     return *made, self.__getstate__(), items, iter(self.items()) if issubclass(cls, dict) else None
+
+
+def new_arguments(self, cls):
+    """What `__new__` of the class is to be given, by position and by name: checked, as the C code does."""
+    if not hasattr(cls, "__getnewargs_ex__"):
+        args = self.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()
+        return of_type(tuple, args, "__getnewargs__ should return a tuple"), {}
+    both = of_type(tuple, self.__getnewargs_ex__(), "__getnewargs_ex__ should return a tuple")
+    if len(both) != 2:
+        raise ValueError(f"__getnewargs_ex__ should return a tuple of length 2, not {len(both)}")
+    item = "item of the tuple returned by __getnewargs_ex__ must be a"
+    return of_type(tuple, both[0], f"first {item} tuple"), of_type(dict, both[1], f"second {item} dict")
+
+
+def of_type(cls, value, expectation):
+    if not isinstance(value, cls):
+        raise TypeError(f"{expectation}, not '{type(value).__name__:.200}'")
+    return value
 
 
 def reduced_in_c(value, protocol):
