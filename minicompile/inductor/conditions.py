@@ -32,25 +32,15 @@ def hoist_conditions(node):
     return dataclasses.replace(node, body=ir.transform(node.body, {}, replace))
 
 
-# comparison of v with 0 -> whether it holds for small v, and the first v for which that changes
-_TURNS = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
-
-
-def _side(expr):
-    """One side of a comparison of indices, as an Index; else None."""
-    value = expr.index if isinstance(expr, IndexExpr) else getattr(expr, "value", None)
-    return index(value) if isinstance(expr, IndexExpr) or type(value) is int else None
-
-
 def _turn(expr, var):
     """(the first value of a loop variable at which a comparison is no longer what it was, what it was), or None."""
-    if not (isinstance(expr, ir.Op) and expr.name in _TURNS):
+    if not (isinstance(expr, ir.Op) and expr.name in ir.TURNS):
         return None
-    if None in (sides := [_side(a) for a in expr.args]):
+    if None in (sides := [ir.side(a) for a in expr.args]):
         return None
     difference = sides[0] - sides[1]
     step = difference.coefficient(var)
-    before, offset = _TURNS[expr.name]
+    before, offset = ir.TURNS[expr.name]
     if step not in (1, -1) or not difference.is_affine():
         return None
     rest = difference - index(var) * step
@@ -82,12 +72,8 @@ def decided(nodes, known):
     def decide(expr):
         if expr in known:
             return ir.constant(known[expr], torch.bool)
-        if isinstance(expr, Masked) and isinstance(expr.args[0], Constant):
-            return expr.args[1 if expr.args[0].value else 2]
         if isinstance(expr, ir.Op) and expr.name == "logical_and":
-            rest = [a for a in expr.args if not (isinstance(a, Constant) and a.value)]
-            no = [a for a in rest if isinstance(a, Constant)]
-            return (no or rest or expr.args)[0] if no or len(rest) < 2 else None
+            return next((a for a in expr.args if isinstance(a, Constant) and not a.value), None)
         return None
 
     return [dataclasses.replace(n, body=ir.transform(n.body, {}, decide)) for n in nodes]
@@ -96,5 +82,5 @@ def decided(nodes, known):
 def masks_around(nodes, var):
     """Comparisons that mask something in a loop and are the same all along it: compilers make no vectors of these."""
     masks = (m.args[0] for n in nodes for m in ir.walk(n.body) if isinstance(m, Masked))
-    found = dict.fromkeys(e for m in masks for e in ir.walk(m) if isinstance(e, ir.Op) and e.name in _TURNS)
-    return [e for e in found if all((side := _side(a)) is not None and var not in side.vars() for a in e.args)]
+    found = dict.fromkeys(e for m in masks for e in ir.walk(m) if isinstance(e, ir.Op) and e.name in ir.TURNS)
+    return [e for e in found if all((side := ir.side(a)) is not None and var not in side.vars() for a in e.args)]

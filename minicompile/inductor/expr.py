@@ -97,7 +97,7 @@ class Op(Expr):
         self.name, self.args, self.dtype = name, args, dtype
 
     def rebuild(self, args, rewrite_index):
-        return Op(self.name, args, self.dtype)
+        return settled(self.name, args) or Op(self.name, args, self.dtype)
 
     def __repr__(self):
         extra = f", {short(self.dtype)}" if self.name in OPS and OPS[self.name].rule == "given" else ""
@@ -116,7 +116,8 @@ class Masked(Expr):
         self.args, self.dtype = (condition, body, other), body.dtype
 
     def rebuild(self, args, rewrite_index):
-        return Masked(*args)
+        condition, body, other = args
+        return (body if condition.value else other) if isinstance(condition, Constant) else Masked(*args)
 
     def __repr__(self):
         return "masked({!r}, {!r}, {!r})".format(*self.args)
@@ -125,7 +126,7 @@ class Masked(Expr):
 def op(name, *args, dtype=None):
     """An `Op` with its dtype from the operation's type rule;
 
-    casts that change nothing vanish, casts of constants fold.
+    casts that change nothing vanish, casts of constants fold, and so does what no point has to ask.
     """
     if name == "cast":
         (x,) = args
@@ -135,7 +136,35 @@ def op(name, *args, dtype=None):
             return constant(torch.tensor(x.value, dtype=x.dtype).to(dtype).item(), dtype)
         if isinstance(x, IndexExpr) and dtype in (torch.int32, torch.int64):
             return IndexExpr(x.index, dtype)
-    return Op(name, tuple(args), OPS[name].result_dtype([a.dtype for a in args], dtype))
+    return settled(name, args) or Op(name, tuple(args), OPS[name].result_dtype([a.dtype for a in args], dtype))
+
+
+# Comparison of v with 0 -> whether it holds for small v, and the first v for which that changes.
+TURNS = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
+NEUTRAL = {"logical_and": True, "bitwise_and": True, "logical_or": False, "bitwise_or": False}  # changes nothing
+
+
+def side(expr):
+    """One side of a comparison of indices, as an Index; else None."""
+    value = expr.index if isinstance(expr, IndexExpr) else getattr(expr, "value", None)
+    return index(value) if isinstance(expr, IndexExpr) or type(value) is int else None
+
+
+def settled(name, args):
+    """What an operation comes to at every point of its loops, or None where that depends.  No check gets lost."""
+    if name in NEUTRAL and all(a.dtype == torch.bool for a in args):
+        rest = [a for a in args if not (isinstance(a, Constant) and a.value == NEUTRAL[name])]
+        return (rest or args)[0] if len(rest) < 2 else None
+    if name not in TURNS or not any(isinstance(a, IndexExpr) for a in args):
+        return None
+    sides = [side(a) for a in args]
+    if None in sides or args[0].dtype != torch.int64 and index_dtype(*sides) == torch.int64:  # it may not fit
+        return None
+    difference = sides[0] - sides[1]
+    (low, high), (before, turn) = difference.bounds(), TURNS[name]
+    if not (difference.is_affine() and isinstance(low, int) and isinstance(high, int)) or low < turn <= high:
+        return None
+    return Constant(before if high < turn else not before, torch.bool)
 
 
 class LateNumber:

@@ -19,6 +19,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from .expr import (  # noqa: F401
     HALF,
+    TURNS,
     Constant,
     Expr,
     Fetch,
@@ -37,6 +38,7 @@ from .expr import (  # noqa: F401
     loads,
     op,
     short,
+    side,
     transform,
     walk,
 )

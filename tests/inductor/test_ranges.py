@@ -6,7 +6,9 @@ import torch.nn.functional as F
 from patterns import aten_graph
 
 from minicompile import inductor
+from minicompile.inductor import ir
 from minicompile.inductor.codegen import triton
+from minicompile.inductor.indexing import Indirect, Var, index
 
 
 def compiled(function, *inputs):
@@ -91,3 +93,44 @@ def test_a_gpu_makes_the_indices_of_a_resize_where_they_are_used():
         moved = triton.on_device(inductor.lower(graph, (x,)))
         kernels = inductor.codegen(inductor.schedule(moved), "triton").kernels
         assert kernels.count("@kernel") == 1 and kernels.count("tl.int64") == count, kernels
+
+
+ROW, FLAG = Var("row", 8), ir.Load("flags", (index(0),), torch.bool)
+AT = index(Indirect(ir.Load("rows", (index(0),), torch.int64), 8))
+SETTLED = {
+    "from the first on": (lambda: ir.compare("ge", index(ROW), 0), True),
+    "below its size": (lambda: ir.compare("lt", index(ROW), 8), True),
+    "beyond its size": (lambda: ir.compare("gt", index(ROW) * 3, 21), False),
+    "in the middle": (lambda: ir.compare("le", index(ROW), 4), None),
+    "a loaded index, which is checked": (lambda: ir.compare("ge", AT, 0), None),
+    "beyond 32 bits": (
+        lambda: ir.op("lt", ir.IndexExpr(index(ROW) + 2**31, torch.int32), ir.constant(0, torch.int32)),
+        None,
+    ),
+    "a flag and true": (lambda: ir.op("bitwise_and", ir.constant(True, torch.bool), FLAG), FLAG),
+    "a flag or false": (lambda: ir.op("logical_or", FLAG, ir.constant(False, torch.bool)), FLAG),
+    "a flag and false, which may be checked": (
+        lambda: ir.op("logical_and", FLAG, ir.constant(False, torch.bool)),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_what_no_point_has_to_ask_is_settled(name):
+    made, wanted = SETTLED[name][0](), SETTLED[name][1]
+    if isinstance(wanted, ir.Expr):
+        assert made is wanted
+    else:
+        assert (made.value if isinstance(made, ir.Constant) else None) == wanted
+
+
+def test_a_mask_of_all_heads_is_no_kernel_of_its_own():
+    """A comparison that always holds, a product with true and a cast are cheaper to repeat than to store."""
+
+    def masked(scores, mask):
+        kept = (torch.arange(12)[:, None] >= 0) & torch.ones(1, dtype=torch.bool) & mask[:, None, None, :].bool()
+        return torch.where(kept.expand(2, 1, 12, 12), 0.0, scores)
+
+    graph = aten_graph(masked, torch.randn(2, 4, 12, 12), torch.ones(2, 12, dtype=torch.int64))
+    assert len(inductor.schedule(inductor.lower(graph)).groups) == 1
