@@ -34,6 +34,12 @@ def is_untouched(tracker):
     return isinstance(tracker, LazyVariable) and tracker.variable is None and tracker.source is not None
 
 
+def one_tracker(tracker):
+    """The one that stands for an object: not that of its contents, where its class derives from a builtin."""
+    tracker = tracker.realize()
+    return tracker if tracker.whole is None else tracker.whole
+
+
 def loads_as_constant(tracker):
     """Not what the program can tell from an equal value: that is read from where it is."""
     return tracker.is_literal() and (tracker.source is None or tracker.python_type() not in HAVE_COPIES)
@@ -160,9 +166,7 @@ class PyCodegen:
             if isinstance(tracker.source, (AttrSource, ItemSource)):
                 self.output.guard("present", tracker.source)  # so that the read cannot raise
             return self.load_source(tracker.source)
-        tracker = tracker.realize()
-        if tracker.whole is not None:
-            tracker = tracker.whole
+        tracker = one_tracker(tracker)
         if tracker in self.temporaries:
             return self.load_fast(self.temporaries[tracker])
         if loads_as_constant(tracker):
@@ -186,7 +190,7 @@ class PyCodegen:
         if is_untouched(tracker):
             key = tracker.source
         else:
-            key = tracker = tracker.realize()
+            key = tracker = one_tracker(tracker)
         if key in self.temporaries or (key is tracker and loads_as_constant(tracker)):
             return
         self(tracker)

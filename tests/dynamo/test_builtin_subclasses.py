@@ -496,3 +496,32 @@ def test_a_bound_method_written_in_c_has_its_own_attributes(bound):
 
     compiled, x = minicompile.compile(f, backend="eager", fullgraph=True), torch.ones(1)
     assert str(compiled(x, bound.__self__, bound.__name__)) == str(f(x, bound.__self__, bound.__name__))
+
+
+@pytest.mark.parametrize("base", [list, dict, set, collections.deque, collections.OrderedDict])
+def test_an_object_is_changed_that_its_owner_has_let_go_of(base):
+    """Not what the owner holds by then."""
+    add = {list: "append", collections.deque: "append", set: "add"}.get(base, "setdefault")
+
+    def f(x, owner, kept):
+        one, owner["one"] = owner["one"], 4
+        getattr(one, add)(5)
+
+        def read():
+            return one
+
+        torch._dynamo.graph_break()
+        other = read()
+        one = base()
+        getattr(other, add)(6)
+        return x + 1, kept, read() is one
+
+    derived = type("Derived", (base,), {})
+    results = []
+    for call in (f, minicompile.compile(f, backend="eager")):
+        kept = derived()
+        owner = {"one": kept}
+        _, found, is_read = call(X, owner, kept)
+        assert found is kept and is_read and owner == {"one": 4}
+        results.append(list(kept))
+    assert results[0] == results[1] == [5, 6]

@@ -3,7 +3,9 @@
 import collections
 import dataclasses
 import enum
+import itertools  # noqa: F401
 import operator
+import types  # noqa: F401
 from typing import NamedTuple
 
 import pytest
@@ -591,3 +593,39 @@ def test_a_special_method_that_is_none_is_taken_back(base, number):
         return x + 1, type(result)
 
     assert minicompile.compile(program, backend="eager")(X)[1:] == program(X)[1:]
+
+
+class Doubling:
+    def __init__(self, by=2):
+        self.by = by
+
+    def scale(self, x):
+        return self.by * x
+
+
+class Tripling(Doubling):
+    def behind(self):
+        found = super()
+        return found.__class__, found.__thisclass__, found.__self_class__, found.__self__ is self, found.scale(5)
+
+
+BY_NAME = """
+Doubling().scale.__call__(3)                      type(Doubling().scale).__call__(Doubling().scale, (1,))
+Doubling().scale.__class__                        types.MethodType(len, [1]).__call__()
+Tripling().behind()                               types.MappingProxyType({1: 2}).__eq__("a")
+types.MappingProxyType({1: 2}).__eq__({1: 2})     list(called(itertools.accumulate([1, 2]), [5]))
+list(called(itertools.chain([1], [2]), 7, 8))     list(called(itertools.takewhile(bool, [1, 0]), (), {}))
+next(called(itertools.repeat(1), None))           itertools.repeat.__init__(itertools.repeat(1), 5)
+called(OSError(2, "no")).args                     type(called(OSError(2, "no"), 3, "b")), called(KeyError(1), 2).args
+{1: 2}.keys().__init__(5)                         {1: 2}.keys().__rand__({1}), {1: 2}.items().__xor__([])
+"""
+
+
+@pytest.mark.parametrize("text", [part for line in BY_NAME.splitlines() for part in line.split("  ") if part])
+def test_a_special_method_called_by_its_name(text):
+    def called(made, *arguments):
+        assert made.__init__(*arguments) is None
+        return made
+
+    program = eval(f"lambda x: (x + 1, {text})", {**globals(), "called": called})
+    assert str(minicompile.compile(program, backend="eager")(X)) == str(program(X))

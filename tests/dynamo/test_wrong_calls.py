@@ -31,11 +31,19 @@ Plain.__eq__()                       ValueError(1).with_traceback()    ValueErro
 ValueError(1).add_note(1, 2)         types.SimpleNamespace(a=1).__eq__()
 types.MappingProxyType({}).items(1)  slice(1).indices()                torch.Size([1]).numel(1)
 operator.itemgetter(1)()             Ours([1]).append()                Ours().sort(1)
+{}.keys().__format__(2)              Plain().__format__(None)          KeyError(1).__str__(2)
+OSError(2, "no").__str__(2)          Plain().run.__eq__(1, 2)          type.__instancecheck__(Plain)
+type.__init__(Plain, 0, 1)           type.__getattribute__(Plain, {})  itertools.permutations([1]).__iter__(2)
+torch.device("cpu").__enter__(1)     {}.items().__reduce_ex__(2)       {}.keys().__reduce_ex__("a")
+itertools.count(1).__format__("a")   {}.keys().__setattr__(0, 1)       itertools.count().__format__([])
+types.MappingProxyType({}).__ior__(1)
+types.MappingProxyType({}).__gt__([])
 """
 
 
 class Plain:
-    pass
+    def run(self):
+        return 1
 
 
 class Ours(list):

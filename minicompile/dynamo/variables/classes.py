@@ -129,6 +129,11 @@ class UserDefinedClassVariable(ValueVariable):
         self.store(tx, attribute_name(tx, args[0]), args[1])
         return tx.build(None)
 
+    def type_init(self, tx, args, kwargs):
+        if len(args) not in (1, 3):
+            complain(tx, type.__init__, type, *[()] * len(args))
+        return tx.build(None)
+
     def type_eq(self, tx, args, kwargs):
         other = args[0].realize()
         same = other.is_python_constant() and other.as_python_constant() is self.value
@@ -191,10 +196,10 @@ CONSTANT_CLASSES = {id(cls) for cls, wrapper in WRAPPERS.items() if wrapper is w
 TYPE_METHODS = {
     "__call__": UserDefinedClassVariable.construct,
     "__setattr__": UserDefinedClassVariable.type_setattr,
-    "__getattribute__": lambda self, tx, args, kwargs: self.var_getattr(tx, args[0].as_python_constant()),
+    "__getattribute__": lambda self, tx, args, kwargs: self.var_getattr(tx, attribute_name(tx, args[0])),
     "__eq__": UserDefinedClassVariable.type_eq,
     "__instancecheck__": UserDefinedClassVariable.type_instancecheck,
-    "__init__": lambda self, tx, args, kwargs: tx.build(None),
+    "__init__": UserDefinedClassVariable.type_init,
     "fromkeys": lambda self, tx, args, kwargs: tx.inline(polyfills.fromkeys, [self, *args], kwargs),
 }
 
@@ -309,16 +314,25 @@ class SuperVariable(VariableTracker):
         return super
 
     def var_getattr(self, tx, name):
+        """What is behind `cls`, else what the object `super(...)` has itself."""
         instance, start = self.instance, self.instance.python_type()
         if self.cls not in start.__mro__:  # `super(C, cls)` in a class method or in `__new__`
             instance, start = None, self.instance.as_python_constant()
         found = class_lookup(tx, start, name, after=self.cls) if name != "__class__" else None
-        if found is None:
-            tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
-        return descriptor_get(tx, found, instance)
+        if found is not None:
+            return descriptor_get(tx, found, instance)
+        own = {"__class__": super, "__thisclass__": self.cls, "__self_class__": start, "__self__": self.instance}
+        if name in own:
+            return tx.build(own[name]) if name != "__self__" else self.instance
+        if type_lookup(super, name) is not None:
+            unsupported("method written in C", f"`{name}` of {self}")
+        tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
 
     def call_method(self, tx, name, args, kwargs):
         return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
+
+    def call_descriptor(self, tx, descriptor, args, kwargs):
+        unsupported("method written in C", f"`{descriptor.__qualname__}` of {self}, not of what is behind it")
 
     def reconstruct(self, codegen):
         codegen.call(super, self.cls, self.instance)

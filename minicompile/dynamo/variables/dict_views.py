@@ -10,11 +10,13 @@ import types
 
 from ..builder import wraps
 from ..source import CallSource
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, complain, unsupported
 from .constant import COMPARISONS, BuiltinObject, ConstantVariable
 from .iterators import IteratorVariable, KeyedIterator, dict_element
 
 COMPARISON_METHODS = {f"__{name}__" for name in COMPARISONS}
+SET_METHODS = {"isdisjoint", *COMPARISON_METHODS}
+SET_METHODS |= {f"__{reflected}{name}__" for name in ("and", "or", "sub", "xor") for reflected in ("", "r")}
 SETS = (set, frozenset, type({}.keys()), type({}.items()))  # a view is equal to nothing else
 
 
@@ -53,8 +55,8 @@ class DictView(BuiltinObject):
         return tx.build_list(self.unpack(tx)).method___contains__(tx, item)
 
     def call_method(self, tx, name, args, kwargs):
-        """Keys and items are sets in all other respects."""
-        if hasattr(type(self), f"method_{name}") or self.kind == "values" or not hasattr(self.python_type(), name):
+        """Keys and items are sets in that they compare and combine."""
+        if self.kind == "values" or name not in SET_METHODS:
             return super().call_method(tx, name, args, kwargs)
         from .sets import SetVariable
 
@@ -154,9 +156,12 @@ class MappingProxyVariable(BuiltinObject):
     def call_method(self, tx, name, args, kwargs):
         if name not in vars(types.MappingProxyType):
             return super().call_method(tx, name, args, kwargs)
-        if name in (*COMPARISON_METHODS, "__or__", "__ror__"):  # CPython asks one proxy, then the other
+        if name == "__ior__":
+            complain(tx, operator.ior, types.MappingProxyType({}), {})
+        if name in COMPARISON_METHODS:
+            return tx.call(getattr(operator, name.strip("_")), self.owner, *args)
+        if name in ("__or__", "__ror__"):  # CPython asks one proxy, then the other
             args = [a.realize().owner if isinstance(a.realize(), MappingProxyVariable) else a for a in args]
-        if name in ("__or__", "__ror__"):
             return tx.call(operator.or_, *([self.owner, *args] if name == "__or__" else [*args, self.owner]))
         return self.owner.call_method(tx, name, args, kwargs)
 

@@ -12,7 +12,7 @@ from .. import _eval_frame
 from ..builder import wraps_if
 from ..bytecode import CallArguments, Instruction, assemble
 from ..source import AttrSource, CallSource, ItemSource
-from .base import KEYWORDS, VariableTracker, complain, fields_of, type_name, unsupported
+from .base import KEYWORDS, VariableTracker, can_change, complain, fields_of, type_name, unsupported
 from .descriptors import type_lookup
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .refusals import refuse
@@ -142,7 +142,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
             if name not in allowed:
                 tx.raise_observed(TypeError, f"{type_name(self.cls)}() takes no keyword arguments")
         new = type_lookup(self.cls, "__new__").attribute
-        if issubclass(self.cls, OSError) and not isinstance(new, types.BuiltinFunctionType):
+        is_seen = self.initialised and not can_change(type_lookup(self.cls, "__init__").owner)
+        if issubclass(self.cls, OSError) and (is_seen or not isinstance(new, types.BuiltinFunctionType)):
             self.initialised = True  # `__new__` has set everything
             return tx.build(None)
         if issubclass(self.cls, PARTICULAR):

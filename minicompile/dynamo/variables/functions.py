@@ -275,9 +275,16 @@ class BoundMethodVariable(VariableTracker):
             return self.instance
         if name == "__func__":
             return self.function
-        if name in vars(types.MethodType) and name not in ("__call__", "__doc__", "__getattribute__"):
+        if name == "__call__":
+            return BuiltinMethodVariable(self, name)
+        if name == "__class__":
+            return tx.build(types.MethodType)
+        if name != "__doc__" and type_lookup(types.MethodType, name) is not None:
             unsupported("method written in C", f"`{name}` of a bound method")
         return self.function.var_getattr(tx, name)
+
+    def method___call__(self, tx, *args, **kwargs):
+        return self.call_function(tx, args, kwargs)
 
     def call_method(self, tx, name, args, kwargs):
         if name in ("__str__", "__repr__", "__format__"):

@@ -22,7 +22,7 @@ from . import descriptors
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, dict_source, past_program, type_lookup
 from .instance_dict import InstanceDictVariable
-from .refusals import answered, attribute_name, refuse_attribute, refuse_none, unset_slot
+from .refusals import answered, attribute_name, refuse, refuse_attribute, refuse_none, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
 
@@ -318,8 +318,10 @@ class UserDefinedObjectVariable(VariableTracker):
         return tx.build(not tx.truth(equal))
 
     def object_format(self, tx, spec):
+        if not issubclass(spec.python_type(), str):
+            refuse(tx, object().__format__, spec)
         if spec.as_python_constant():
-            message = f"unsupported format string passed to {type_name(self.cls)}.__format__"
+            message = f"unsupported format string passed to {type_name(self.python_type())}.__format__"
             tx.raise_observed(TypeError, message)
         return tx.call(str, self)
 

@@ -15,7 +15,7 @@ from ..builder import guarded, wraps
 from ..guard_checks import ambient_state
 from ..polyfills import overrides
 from ..source import CallSource, ConstantSource
-from .base import ValueVariable, unsupported
+from .base import ValueVariable, refuse_arguments, unsupported
 from .constant import ConstantVariable
 
 STATES = overrides.STATES
@@ -191,6 +191,12 @@ def push_mode(tx, mode):
     return tx.build(None)
 
 
+def pop_mode(tx):
+    if not tx.side_effects.function_modes:
+        tx.raise_observed(RuntimeError, "trying to pop from empty mode stack")
+    return tx.side_effects.function_modes.pop()
+
+
 def modes_enabled(tx):
     on = torch._C._get_torch_function_state() != STATES.ALL_DISABLED
     return tx.build(on and bool(tx.side_effects.function_modes))
@@ -206,6 +212,8 @@ class DeviceVariable(ConstantVariable):
 
     def call_method(self, tx, name, args, kwargs):
         block = {"__enter__": overrides.enter_device, "__exit__": overrides.exit_device}.get(name)
+        if name == "__enter__" and args:
+            refuse_arguments(tx, self.value.__enter__, args)
         return tx.inline(block, [self, *args]) if block is not None else super().call_method(tx, name, args, kwargs)
 
 
@@ -214,7 +222,7 @@ wraps(torch.device)(guarded("equals", DeviceVariable))
 
 HANDLERS = {
     torch._C._push_on_torch_function_stack: push_mode,
-    torch._C._pop_torch_function_stack: lambda tx: tx.side_effects.function_modes.pop(),
+    torch._C._pop_torch_function_stack: pop_mode,
     torch._C._len_torch_function_stack: lambda tx: tx.build(len(tx.side_effects.function_modes)),
     torch._C._get_function_stack_at: lambda tx, k: tx.side_effects.function_modes[k.as_python_constant()],
     torch._C._is_torch_function_mode_enabled: modes_enabled,

@@ -23,7 +23,7 @@ class PolyfillClassVariable(UserDefinedClassVariable):
     def call_function(self, tx, args, kwargs):
         check_count(tx, ORIGINALS[self.value].cls, args, kwargs)
         made = StandInVariable(self.value, step_to_break_at(tx))
-        made.call_special(tx, "__init__", args, kwargs)
+        descriptor_get(tx, class_lookup(tx, self.value, "__init__"), made).call_function(tx, args, kwargs)
         return made
 
 
@@ -84,12 +84,19 @@ class StandInVariable(UserDefinedObjectVariable):
     def call_method(self, tx, name, args, kwargs):
         """Of the original's methods, those that the polyfill has."""
         found = None if self.stored_attribute(tx, name) is not None else class_lookup(tx, self.cls, name)
+        original = type_lookup(self.original.cls, name)
+        if found is not None and original is not None and not tx.is_polyfill():
+            if name == "__init__" and original.owner is object:  # which has nothing to do
+                return tx.build(None)
+            if found.owner is object and original.owner is not object:
+                unsupported("method written in C", f"`{name}` of {self}")
         if found is None or not (tx.is_polyfill() or type_lookup(self.original.cls, name) is not None):
             return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
         return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
-        if descriptor.__objclass__ is self.original.cls and class_lookup(tx, self.cls, descriptor.__name__) is not None:
+        has_it = descriptor.__objclass__ is self.original.cls and class_lookup(tx, self.cls, descriptor.__name__)
+        if has_it or descriptor is object.__init__:
             return self.call_method(tx, descriptor.__name__, args, kwargs)
         return super().call_descriptor(tx, descriptor, args, kwargs)
 
