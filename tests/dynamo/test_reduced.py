@@ -97,12 +97,12 @@ def test_constants_and_objects_reduce_without_a_break():
     assert compiled(torch.ones(1), Plain())[1:] == ((int, 0), (Plain,), (list,))
 
 
-ARGUMENTS = [(), (1,), Pair(1, 2), 5, [1], None]
+GIVEN = [(), (1,), Pair(1, 2), 5, [1], None]
 BOTH = [((), {}), ((1,), {}), ((1,), {"a": 1}), 5, None, (), ((1,),), ([], {}), ((), []), (1, 2, 3)]
 
 
 @pytest.mark.parametrize("base", [object, list, dict])
-@pytest.mark.parametrize("name, values", [("__getnewargs__", ARGUMENTS), ("__getnewargs_ex__", BOTH)])
+@pytest.mark.parametrize("name, values", [("__getnewargs__", GIVEN), ("__getnewargs_ex__", BOTH)])
 def test_what_a_class_says_of_its_arguments_is_checked(base, name, values):
     def reduced(made):
         try:
