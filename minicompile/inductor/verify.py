@@ -108,7 +108,8 @@ def verify_load(load, buffer, layouts, seen, check_range):
     _require(len(load.position) == len(layout.size), buffer, f"{load} has another rank than {load.buffer}: {layout}")
     empty = any(isinstance(v, Var) and v.size == 0 for i in load.position for v in i.vars())
     for position, size in zip(load.position, layout.size, strict=True):
-        unknown = not all(isinstance(n, int) for n in (size, *(v.size for v in position.vars())))  # nobody can tell
+        numbers = (size, position.constant, *(v.size for v in position.vars()))
+        unknown = not all(isinstance(n, int) for n in numbers)  # nobody can tell
         inside = unknown or position.within(size) or size == 0
         _require(
             inside or empty or not check_range,

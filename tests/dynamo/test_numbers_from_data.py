@@ -258,3 +258,32 @@ def test_guards_are_about_inputs_only():
         str(guard) for entry in record.compilations for c in entry.artifacts("capture") for guard in c.guards
     )
     assert "u0" not in text and "shape[0]" in text
+
+
+def test_the_number_in_an_argument_is_an_index():
+    def read(x, i):
+        return x[i] + 1, x[:, i], x[i:], x[i]
+
+    compiled, counter = compiled_with_counter(read)
+    for number in (0, 2, 3, -1, -2):
+        x, i = torch.randn(4, 4), T(number)
+        assert not differences(read(x, i), compiled(x, i), "result")
+    assert counter.graphs == 3 and record.stats()["graph_breaks"] == 0  # the first, the others, those from the end
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        compiled(torch.randn(4, 4), T(7))
+
+
+def test_a_number_that_the_graph_has_written_is_no_index_yet():
+    def write(x, i):
+        i += 1
+        return x[i] + 1
+
+    compiled, _ = compiled_with_counter(write)
+    for number in (0, 1, 2):
+        x = torch.randn(4, 4)
+        assert torch.equal(compiled(x, T(number)), write(x, T(number)))
+
+
+def compiled_with_counter(fn):
+    counter = CompileCounter()
+    return minicompile.compile(fn, backend=counter), counter

@@ -258,3 +258,25 @@ def test_a_tensor_inside_of_a_transform_has_no_memory_for_an_array(transform, co
     for call in (program, minicompile.compile(program, backend="eager")):
         with pytest.raises(RuntimeError, match="Cannot access data pointer"):
             call(torch.ones(2, 2))
+
+
+INDICES = [np.array(1), np.int32(-1), np.array([0, 2], np.int16), np.array([0.0, 1.0]), np.array([[1], [3]])]
+INDICES += [(slice(None), np.array(1)), (slice(np.int8(1), None), np.int32(2)), (np.array([0, 1]), [2, 0])]
+
+
+@pytest.mark.parametrize("number", range(len(INDICES)))
+def test_tensors_are_indexed_by_numpys_values(number):
+    def read_and_written(x, index):
+        y = x * 1
+        y[index] += 2
+        return x[index] * 2, y
+
+    check(read_and_written, torch.randn(4, 3), INDICES[number])
+
+
+def test_one_place_of_a_tensor_is_a_view():
+    def select(x):
+        return x[np.array(1)]
+
+    x = torch.randn(4, 3)
+    assert minicompile.compile(select, backend="eager")(x).data_ptr() == x[1].data_ptr()

@@ -207,3 +207,35 @@ def test_guards_still_tell_other_sizes_apart():
         assert torch.equal(compiled(x, y), x.view(other) + y)
     with pytest.raises(RuntimeError, match="invalid for input of size"):
         compiled(torch.randn(4, 6), torch.randn(5, 5))
+
+
+def written_by_place(x, i, j):
+    x = x.clone()
+    x[i] = 7
+    x[i:j] += 1
+    return x
+
+
+BY_PLACE = {
+    "one": lambda x, i, j: x[i] + 1,
+    "range": lambda x, i, j: x[:, i:j] * 2,
+    "rest": lambda x, i, j: x[i:] + x[:, :j].sum(),
+    "written": written_by_place,
+}
+
+
+@pytest.mark.parametrize("name", BY_PLACE)
+@pytest.mark.parametrize(
+    "first", [(0, 1, -1, -2), (2, 1, 0, -2), (-1, -2, 1, 0), (0, 2, 3, 9), (0, 2, -3, -9)], ids=str
+)
+def test_places_count_from_the_end_and_past_it(name, first):
+    fn, compiled = BY_PLACE[name], minicompile.compile(BY_PLACE[name], backend="inductor")
+    for i, j in zip(first, (5, -1, 2, -9)):
+        x = torch.randn(4, 5)
+        try:
+            expected = fn(x, i, j)
+        except IndexError:
+            with pytest.raises(IndexError):
+                compiled(x, i, j)
+        else:
+            torch.testing.assert_close(compiled(x, i, j), expected)

@@ -11,21 +11,25 @@ of `symbolic_convert.py`.  Taught in chapters 05 and 07.
 
 import operator
 
+import numpy
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ... import config
 from ..break_kinds import break_error
+from ..source import CallSource
 from .base import unsupported
 from .constant import NONE, ConstantVariable
 from .containers import Sequence
-from .numpy_arrays import NumpyArrayVariable
+from .numpy_arrays import NumpyArrayVariable, NumpyNumberVariable
 from .symbolic import SymNodeVariable
 from .tables import BREAKING_METHODS
 from .tensor import TensorVariable, graph_call
 from .tuples import SliceVariable, TupleVariable
 
 LONGEST_LIST = 1000  # of a `.tolist()` that stays in the graph: each element is a node
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+INDICES = (torch.bool, torch.uint8, torch.int64)  # what an array stays as an index: two of these are masks
 ASSERTION = "a condition that the program states does not hold"
 
 
@@ -111,14 +115,28 @@ def parts_of(index):
     return [part.realize() for part in index.items] if isinstance(index, TupleVariable) else [index]
 
 
-def with_tensors(tx, index):
-    """The index with the elements of arrays as tensors, which is how PyTorch reads them."""
+def as_read(tx, part):
+    """A part of an index as PyTorch reads it: the elements of an array as a tensor, the number that a tensor holds."""
+    if isinstance(part, SliceVariable):
+        return SliceVariable([as_read(tx, bound.realize()) for bound in part.items])
+    if isinstance(part, NumpyNumberVariable) and isinstance(part.value, numpy.integer):
+        return ConstantVariable(int(part.value))
+    if isinstance(part, NumpyArrayVariable) and (not part.is_number or issubclass(part.python_type(), numpy.integer)):
+        part = part.tensor
+        if part.fake.dtype not in INDICES:
+            part = part.call_method(tx, "to", [tx.build(torch.int64)], {})
+    return number_of_input(tx, part) if isinstance(part, TensorVariable) else part
 
-    def read(part):
-        return part.tensor if isinstance(part, NumpyArrayVariable) and part.shape else part
 
-    parts = list(map(read, parts_of(index)))
-    return tx.build_tuple(parts) if isinstance(index, TupleVariable) else parts[0]
+def number_of_input(tx, tensor):
+    """The integer in an input of no dimensions, asked at each call; any other tensor itself."""
+    fake, output = tensor.fake, tx.output
+    if tensor.source is None or tensor.cls is not torch.Tensor or fake.dim() or fake.dtype not in INTEGERS:
+        return tensor
+    changed = {i.fake.untyped_storage()._cdata for i in output.changed_inputs()}
+    if fake.device.type != "cpu" or fake.is_inference() or fake.untyped_storage()._cdata in changed:
+        return tensor
+    return output.wrap(output.input_value(tensor).item(), CallSource(tensor.source, torch.Tensor.item)).realize()
 
 
 def with_read_bounds(tx, index):
@@ -136,10 +154,10 @@ def select_numbers(tx, tensor, index):
     """(what `tensor[index]` selects by symbolic numbers, the rest of the index): `[]` would look at the numbers."""
     if config.capture_scalar_outputs:
         index = with_read_bounds(tx, index)
-    index = with_tensors(tx, index)
+    parts = [as_read(tx, part) for part in parts_of(index)]
+    index = tx.build_tuple(parts) if isinstance(index, TupleVariable) else parts[0]
     if tensor.fake.dim() == 0 and index.python_type() is int:
         unsupported("operator raised", "an index of a 0-dim tensor")  # PyTorch reads a size that is not there
-    parts = parts_of(index)
     numbers = [k for k, part in enumerate(parts) if isinstance(part, SymNodeVariable)]
     plain = (SymNodeVariable, SliceVariable, ConstantVariable)
     if not numbers or not all(isinstance(p, plain) and p.python_type() is not bool for p in parts):

@@ -10,7 +10,7 @@ import sympy
 
 from .. import ir
 from ..graph import size_of
-from ..indexing import from_data, index
+from ..indexing import from_data, hint, index
 from .common import aten, fake, register_lowering
 
 
@@ -23,21 +23,22 @@ def select(x, dim, at):
     dim = dim % x.ndim
     if from_data(at):  # ATen checks it
         return NotImplemented
-    at = at + x.size[dim] if isinstance(at, int) and at < 0 else at
+    at = at + x.size[dim] if hint(at) < 0 else at  # a guard says which
     size = (*x.size[:dim], *x.size[dim + 1 :])
     return x.view(size, lambda position: (*position[:dim], index(at), *position[dim:]))
 
 
 def slice_bounds(n, start, end):
-    """Python's slice rules for sizes that are known; symbolic bounds come already in range."""
-    start = 0 if start is None else start
-    end = n if end is None else end
-    if isinstance(end, int) and end >= 2**63 - 1:
-        end = n
-    if all(isinstance(v, int) for v in (n, start, end)):
-        start, end, _ = slice(start, end).indices(n)
-        end = max(start, end)
-    return start, end
+    """Python's slice rules.  On which side of 0 and of the size a symbolic bound lies, guards say."""
+    start, end = clamped(0 if start is None else start, n), clamped(n if end is None else end, n)
+    return start, end if from_data(n, start, end) or hint(end) >= hint(start) else start
+
+
+def clamped(bound, n):
+    if from_data(bound, n):
+        return n if isinstance(bound, int) and bound >= 2**63 - 1 else bound
+    bound = bound + n if hint(bound) < 0 else bound
+    return 0 if hint(bound) < 0 else n if hint(bound) > hint(n) else bound
 
 
 def may_count_from_the_end(*bounds):

@@ -10,7 +10,7 @@ import torch
 
 from .. import ir
 from ..graph import TensorValue, current, size_of
-from ..indexing import delinearize, flatten, from_data, index
+from ..indexing import delinearize, flatten, from_data, hint, index
 from .common import aten, broadcast, canonical_dims, cast, fake, promote, register_lowering
 from .pointwise import copy_of
 from .slices import may_count_from_the_end, replaced, slice_bounds
@@ -350,7 +350,7 @@ def select_scatter(x, source, dim, at):
     dim = dim % x.ndim
     if from_data(at):
         return NotImplemented
-    at = at + x.size[dim] if isinstance(at, int) and at < 0 else at
+    at = at + x.size[dim] if hint(at) < 0 else at
     return slice_scatter(x, unsqueeze(source, dim), dim, at, at + 1)
 
 
