@@ -78,7 +78,7 @@ def _in_place(group, dead, new, layouts, addresses, after_reads):
         first, *others = group.nodes[0].data.views()
         adds = group.nodes[0].data.target in ADDS_TO and first == View(dead, layouts[new])
         return adds and all(view.buffer != dead for view in others)
-    if group.kind != "loops" or room(layouts[dead]) != room(layouts[new]):
+    if group.kind != "loops" or not has_room(layouts[dead], layouts[new]):
         return False
     if group.inner:
         walk = levels(group.nodes)
@@ -202,6 +202,15 @@ def room(layout):
     if layout is None or layout.offset != 0 or layout.stride != contiguous_strides(layout.size):
         return layout
     return layout.device, layout.dtype, layout.numel()
+
+
+def has_room(old, new):
+    """Does a buffer fit into the memory of another one, and leave little of it unused, as padding is?"""
+    first, second = room(old), room(new)
+    if first == second or not (isinstance(first, tuple) and isinstance(second, tuple) and first[:2] == second[:2]):
+        return first == second
+    most, numel = first[2], second[2]
+    return isinstance(most, int) and isinstance(numel, int) and most - most // 8 <= numel <= most
 
 
 def is_large(layout):

@@ -176,3 +176,17 @@ def test_a_padded_product_and_a_view_of_it_are_copied_once(monkeypatch):
         torch.testing.assert_close(actual, expected)
         assert actual.stride() == expected.stride()
     assert len({result.data_ptr() for result in results}) == 2 and "(6, 8)" in str(compiled.source)
+
+
+def test_a_sum_is_written_into_the_padded_product_that_it_reads(monkeypatch):
+    from minicompile.inductor.lowering import extern
+
+    monkeypatch.setattr(extern, "pays", lambda *sizes: True)
+
+    def program(x, w, z):
+        return [torch.mm(x.t(), w) + z.sin()]
+
+    inputs = torch.randn(4, 31), torch.randn(4, 8), torch.randn(31, 8)  # 32 rows, of which one is not read
+    compiled = inductor.compile(aten_graph(program, *inputs), inputs)
+    torch.testing.assert_close(compiled(*inputs), program(*inputs))
+    assert "(32, 8)" in str(compiled.source) and "# in its memory" in str(compiled.source)
