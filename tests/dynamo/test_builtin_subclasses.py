@@ -525,3 +525,25 @@ def test_an_object_is_changed_that_its_owner_has_let_go_of(base):
         assert found is kept and is_read and owner == {"one": 4}
         results.append(list(kept))
     assert results[0] == results[1] == [5, 6]
+
+
+@pytest.mark.parametrize("base", [dict, collections.OrderedDict, collections.defaultdict, collections.Counter])
+def test_only_an_ordered_dict_writes_by_the_methods_of_a_subclass(base):
+    def f(x):
+        log = []
+
+        class Logged(base):
+            def __setitem__(self, key, value):
+                log.append(key)
+                super().__setitem__(key, value)
+
+            def __delitem__(self, key):
+                log.append(("gone", key))
+                super().__delitem__(key)
+
+        made = Logged(None, a=1) if base is collections.defaultdict else Logged(a=1)
+        made.update(b=2), made.setdefault("c", 3), made.setdefault("c", 4)
+        made |= {"d": 5}
+        return x + 1, made.pop("a"), made.pop("z", 0), made.popitem(), list(made.items()), log
+
+    assert minicompile.compile(f, backend="eager")(X)[1:] == f(X)[1:]

@@ -352,3 +352,15 @@ def test_the_parts_of_a_group_know_how_they_came_about():
 
     found = minicompile.compile(f, backend="eager")(X)[1]
     assert found == f(X)[1] and [each[1] for each in found[:4]] == [True, True, False, True] and found[-1] is tuple
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: OSError(2, "no", "file"), lambda: StopIteration(4), lambda: SystemExit(5), lambda: KeyError(6)]
+)
+def test_other_args_leave_the_fields_of_an_exception(make):
+    def f(x):
+        error, names = make(), ("errno", "strerror", "filename", "value", "code")
+        error.args = (3,)
+        return x + 1, [getattr(error, name, None) for name in names], str(error), error.args
+
+    assert minicompile.compile(f, backend="eager")(torch.ones(1))[1:] == f(torch.ones(1))[1:]

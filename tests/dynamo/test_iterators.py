@@ -815,3 +815,39 @@ def test_elements_are_worked_on_one_by_one(take, fails_at):
             function(torch.ones(2), log, namespace["take"], wrap)
             seen.append(log)
         assert seen[0] == seen[1]
+
+
+def grown(made, key):
+    made[key] = 1
+
+
+CHANGES = {
+    "put in": lambda made: grown(made, "new"),
+    "put in and taken out": lambda made: (grown(made, "new"), made.pop("new")),
+    "exchanged": lambda made: (made.pop("b"), grown(made, "new")),
+    "set again": lambda made: grown(made, "b"),
+    "moved": lambda made: made.move_to_end("a") if hasattr(made, "move_to_end") else None,
+    "not moved": lambda made: made.move_to_end("c") if hasattr(made, "move_to_end") else None,
+}
+
+
+@pytest.mark.parametrize("given", [0, 1, 3])
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_an_iterator_of_a_dict_that_changed_goes_on_as_cpython_says(cls, change, given):
+    def f(x):
+        made, seen = cls(a=1, b=2, c=3), []
+        iterator = iter(made)
+        for _ in range(given):
+            seen.append(next(iterator))
+        change(made)
+        for step in range(5):
+            if step == 2:
+                made.pop("new", None)
+            try:
+                seen.append(next(iterator))
+            except (RuntimeError, StopIteration) as error:
+                seen.append((type(error), str(error)))
+        return x + 1, seen
+
+    assert minicompile.compile(f, backend="eager")(torch.ones(1))[1] == f(torch.ones(1))[1]

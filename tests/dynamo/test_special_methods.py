@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import enum
+import heapq
 import itertools  # noqa: F401
 import operator
 import types  # noqa: F401
@@ -629,3 +630,49 @@ def test_a_special_method_called_by_its_name(text):
 
     program = eval(f"lambda x: (x + 1, {text})", {**globals(), "called": called})
     assert str(minicompile.compile(program, backend="eager")(X)) == str(program(X))
+
+
+class Noted(list):
+    noted = 0
+
+    def append(self, item):
+        self.noted += 1
+        super().append(item)
+
+
+def test_what_is_called_by_its_name_is_called_when_the_program_runs():
+    """Not once during capture."""
+    module = types.ModuleType("module")
+
+    def f(x, items, step):
+        def run(item):
+            items.append(item + step)
+
+        list.append.__call__(items, 4)
+        heapq.heappush.__call__(items, 0)
+        operator.methodcaller("append", 6).__call__(items)
+        module.__setattr__("level", step)
+        torch._dynamo.graph_break()
+        run.__call__(1)
+        type(run).__call__(run, 2)
+        list.extend.__call__(items, map(run.__call__, (3,)))
+        module.__setattr__("level", module.level + 1)
+        module.__setattr__("other", 1)
+        module.__delattr__("other")
+        return x + 1, items, module.level, hasattr(module, "other")
+
+    compiled = minicompile.compile(f, backend="eager")
+    for step in (1, 2, 2, 3):
+        assert compiled(X, [5], step)[1:] == f(X, [5], step)[1:]
+
+
+def test_a_method_in_c_that_the_class_overrides_stays_the_one_in_c():
+    def f(x, items):
+        plain, own, size = list.append.__get__(items), items.append, list.__len__.__get__(items)
+        torch._dynamo.graph_break()
+        plain(1), own(2)
+        return x + 1, items, items.noted, size()
+
+    compiled = minicompile.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(X, Noted([3]))[1:] == f(X, Noted([3]))[1:] == ([3, 1, 2], 1, 3)

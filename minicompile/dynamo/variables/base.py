@@ -118,6 +118,10 @@ def unsupported(kind, explanation, hint=""):
     raise break_error(kind, explanation, hint)
 
 
+# Methods that do more than to answer: they are not to be called during capture.
+ACTS = ("__call__", "__setattr__", "__delattr__", "__setstate__", "__set__", "__delete__", "__set_name__")
+
+
 class VariableTracker:
     """Base class; every answer here is the one for a value that supports nothing.
 
@@ -230,12 +234,25 @@ class VariableTracker:
         handler = getattr(self, f"method_{name}", None)
         if handler is not None:
             return handler(tx, *args, **kwargs)
+        if name in ACTS:
+            return self.act(tx, name, args, kwargs)
         if tx.can_fold(self, args, kwargs):
             return tx.fold(getattr(self.as_python_constant(), name), args, kwargs)
         method = self.var_getattr(tx, name)
         if getattr(method, "instance", None) is self and getattr(method, "name", "") == name:  # would ask here again
             unsupported("method written in C", f"`{name}` of {self} with a value that is not known during capture")
         return method.call_function(tx, args, kwargs)
+
+    def act(self, tx, name, args, kwargs):
+        """One of ACTS, written in C, called by its name."""
+        if name == "__call__":
+            return self.call_function(tx, list(args), kwargs)
+        attribute = args[0].realize() if args else self
+        if name not in ("__setattr__", "__delattr__") or attribute.python_type() is not str:
+            unsupported("method written in C", f"`{name}` of {self}")
+        change = self.var_setattr if name == "__setattr__" else self.var_delattr
+        change(tx, attribute.as_python_constant(), *args[1:])
+        return tx.build(None)
 
     def call_descriptor(self, tx, descriptor, args, kwargs):
         """A method taken from the class (`list.append`), called with this object first."""

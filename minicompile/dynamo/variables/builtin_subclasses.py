@@ -25,6 +25,7 @@ SCALARS = {int: int.__int__, float: float.__float__, str: str.__str__}  # each g
 BASES = (*SEQUENCES, *MAPPINGS, *SETS, *SCALARS)
 KEEP_CLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)  # their copies have the subclass
 IMMUTABLE = (tuple, frozenset, *SCALARS)
+ASKING = ("__init__", "update", "setdefault", "pop", "popitem", "__ior__")  # of OrderedDict: they ask the object itself
 
 
 class DerivedText(str):
@@ -88,6 +89,9 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
         owner, name = descriptor.__objclass__, descriptor.__name__
         if owner is object or not issubclass(self.base_type, owner):
             return super().call_descriptor(tx, descriptor, args, kwargs)
+        if self.base_type is collections.OrderedDict and name in ASKING and (args or kwargs or name == "popitem"):
+            if self.overrides("__setitem__", "__getitem__", "__delitem__", "__contains__"):
+                unsupported("subclass of a builtin", f"`{name}` of {self} calls methods that {self.cls.__name__} has")
         base = self.base(tx)
         if name == "__init__":
             return self.c_init(tx, base, args, kwargs)

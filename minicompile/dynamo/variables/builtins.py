@@ -33,6 +33,7 @@ from . import (
 )
 from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
 from .classes import UserDefinedClassVariable
+from .descriptors import UNBOUND, BoundDescriptorVariable, dict_of, mro_of
 from .functions import BuiltinMethodVariable, UserFunctionVariable
 from .symbolic import GRAPH_FUNCTIONS, SymNodeVariable, is_arithmetic
 from .tables import BREAKS, FOLDED, FOLDED_MODULES, POLYFILLS
@@ -167,6 +168,12 @@ def wrap_c_function(output, value, source):
     return wrap_bound(output, value, source)
 
 
+def is_bound_from(value, descriptor):
+    """Without the class CPython crashes for some methods (METH_METHOD)."""
+    owner = value.__self__
+    return issubclass(type(descriptor), UNBOUND) and descriptor.__get__(owner, type(owner)) == value
+
+
 @wraps(types.MethodWrapperType)
 def wrap_bound(output, value, source):
     """A method written in C of some object."""
@@ -176,6 +183,15 @@ def wrap_bound(output, value, source):
     output.guard("type", source, type(value))
     output.guard("equals", source and AttrSource(source, "__name__"), value.__name__)
     owner = output.wrap(value.__self__, source and AttrSource(source, "__self__"))
+    owners = [cls for cls in mro_of(type(value.__self__)) if value.__name__ in dict_of(cls)]
+    if len(owners) > 1:
+        output.guard("equals", source, value)
+        found = [dict_of(cls)[value.__name__] for cls in owners]
+        if not is_bound_from(value, found[0]):  # `list.append`, of an object whose class has its own
+            descriptor = next((each for each in found if is_bound_from(value, each)), None)
+            if descriptor is None:
+                unsupported("method written in C", f"`{value.__qualname__}`, which the class of its object has not")
+            return BoundDescriptorVariable(owner.realize(), descriptor, source)
     return BuiltinMethodVariable(owner.realize(), value.__name__, source)
 
 

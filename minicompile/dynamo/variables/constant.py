@@ -22,6 +22,7 @@ from torch.torch_version import TorchVersion
 from ..builder import guarded, wraps, wraps_if
 from ..polyfills import text
 from .base import (
+    ACTS,
     ObservedException,
     ValueVariable,
     VariableTracker,
@@ -154,7 +155,7 @@ class ConstantVariable(ValueVariable, BuiltinObject):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
         if name == "__hash__" and isinstance(self.value, float | complex) and self.value != self.value:
             unsupported("identity as a number", "the hash of NaN depends on its address")
-        if hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
+        if name not in ACTS and hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
             try:
                 return tx.fold(self.method(name), args, kwargs)
             except ObservedException as error:

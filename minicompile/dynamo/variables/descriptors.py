@@ -319,8 +319,8 @@ class BoundDescriptorVariable(VariableTracker):
 
     holds = ("instance",)
 
-    def __init__(self, instance, descriptor):
-        super().__init__()
+    def __init__(self, instance, descriptor, source=None):
+        super().__init__(source)
         self.instance, self.descriptor = instance, descriptor
 
     def python_type(self):

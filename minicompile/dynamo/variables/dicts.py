@@ -231,8 +231,11 @@ class DictVariable(BuiltinObject):
     def method_move_to_end(self, tx, key, last=TRUE):
         self.look(tx)
         stand_in, pair = self.find(tx, key)
+        order, to_end = list(self.items), tx.truth(last)
         self.remove(tx, key)
-        rest = {} if tx.truth(last) else dict(self.items)
+        if order[-1 if to_end else 0] != stand_in:
+            self.births += 1  # its iterators hear of it
+        rest = {} if to_end else dict(self.items)
         for other in rest:
             del self.items[other]
         self.items.update({stand_in: pair, **rest})

@@ -88,6 +88,8 @@ class ExceptionVariable(UserDefinedObjectVariable):
             unsupported("attribute written in C", f"deleting `{found.name}` of {self}")
         name, value = found.name, values[0].realize()
         if name == "args":
+            if issubclass(self.cls, (*PARTICULAR, StopIteration, StopAsyncIteration, SystemExit)):
+                unsupported("attribute written in C", f"setting `args` of {self}, whose fields stay")
             self.args = value.unpack(tx)
         elif name not in LINKS:
             complain(tx, found.attribute.__set__, self.example(tx), value.as_python_constant())

@@ -174,8 +174,8 @@ class NestedFunctionVariable(FunctionVariable):
             return made
         if name == "__type_params__" and hasattr(types.FunctionType, name):
             return tx.build(())  # a generic function is no captured instruction
-        if name == "__get__":
-            return BuiltinMethodVariable(self, "__get__")
+        if name in ("__get__", "__call__"):
+            return BuiltinMethodVariable(self, name)
         if name == "__dict__":
             tx.side_effects.new_object(self)
             return self.view

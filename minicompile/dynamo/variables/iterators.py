@@ -137,9 +137,13 @@ class KeyedIterator(ContainerIterator):
 
     def advance(self, tx):
         items, kind = self.owner.items, self.kind
+        is_ordered = self.owner.cls is collections.OrderedDict
+        if is_ordered and self.position == len(self.order):
+            self.position = self.EXHAUSTED
         if self.position is self.EXHAUSTED:
             return None
-        if len(items) != self.size:
+        if len(items) != self.size or is_ordered and self.owner.births > self.since:
+            self.size, self.position = -1, self.EXHAUSTED if is_ordered else self.position  # whatever comes then
             tx.raise_observed(RuntimeError, self.complaint)
         if getattr(self.owner, "births", 0) > self.since:
             self.follow_changes(self.owner)
@@ -147,6 +151,7 @@ class KeyedIterator(ContainerIterator):
             self.position = self.EXHAUSTED
             return None
         if self.position == self.size:
+            self.position = self.EXHAUSTED
             tx.raise_observed(RuntimeError, f"{self.name} keys changed during iteration")
         key = self.order[self.position]
         self.position += 1

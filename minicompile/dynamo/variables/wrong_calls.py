@@ -26,7 +26,7 @@ MADE = [  # one of each class whose methods are asked
     *(types.MappingProxyType({}), property(), staticmethod(id), classmethod(id), functools.partial(id), re.compile("")),
     *(BaseException(), KeyError(), OSError(), ImportError(), SyntaxError(), BaseExceptionGroup("", [Exception()])),
     *([].append, [].__len__, types.MethodType(id, 0), object, functools.cmp_to_key(id)(0), functools.lru_cache(id)),
-    torch.Size(),
+    *(torch.Size(), types.ModuleType("")),
     *(itertools.count(), itertools.repeat(0), itertools.chain(), itertools.islice((), 1), itertools.cycle(())),
     *(itertools.accumulate(()), itertools.groupby(()), itertools.pairwise(()), itertools.zip_longest()),
     *(itertools.compress((), ()), itertools.starmap(id, ()), itertools.filterfalse(id, ()), *itertools.tee(())),
