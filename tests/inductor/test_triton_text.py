@@ -70,3 +70,15 @@ def test_a_kernel_on_a_gpu_has_few_sums_over_long_columns():
     sums = [sum(n.is_reduction for n in g.nodes) for g in inductor.schedule(triton.on_device(graph)).groups]
     assert sum(sums) == 12 and max(sums) == 4
     assert len(inductor.schedule(graph).groups) < len(sums)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_columns_of_a_softmax_are_read_once(capability):
+    """Each program holds 16 of them, as many neighbours as 64 bytes have; longer ones are read twice."""
+    for length, walks in ((512, 0), (2048, 0), (4096, 2)):
+        x = torch.empty(16, length, 1024, device="meta")
+        graph = inductor.lower(aten_graph(lambda x: F.softmax(x, 1), x), [x])
+        source = inductor.codegen(inductor.schedule(triton.on_device(graph)), "triton")
+        assert source.kernels.count("for r_start in") == walks
+        (compiled,) = triton.compile_for(source, capability).values()
+        assert "ld.global.v4" in compiled.asm["ptx"]

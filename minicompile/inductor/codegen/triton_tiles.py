@@ -16,6 +16,7 @@ MULTIPROCESSORS = 132  # of an H100; an A100 has 108
 INTERPRETED = 1 << 15  # elements of a block in the interpreter
 PERSISTENT = 1024  # longest row that is always held in registers
 PERSISTENT_PASSES = 16384  # ... when it would be read several times otherwise
+COLUMN, COLUMN_PASSES = 256, 2048  # the same two of columns, beside each of which others lie
 WIDE = 8192  # elements of a long row at a time, when it is read again and again
 SYMBOLIC = 64  # the shortest row that kernels for any length are made for
 PARTS = 4 * MULTIPROCESSORS  # programs that share a reduction with few results
@@ -46,7 +47,7 @@ def pointwise(numel, interpreted):
         return min(numel, INTERPRETED), 4
     block = clamp(numel // MULTIPROCESSORS, 128, 1024 if wide else 512)
     block = min(power(block), max(numel, 1))
-    return block, warps(block, 8 if wide else 2)
+    return block, warps(block, 8 if wide else 4)
 
 
 def transposed(rows, columns, interpreted):
@@ -74,7 +75,9 @@ def reduction(xnumel, rnumel, columns, passes, walks, loads, interpreted, hold=T
     """
     x, r = hint(xnumel), hint(rnumel) if isinstance(rnumel, int) else max(hint(rnumel), SYMBOLIC)
     limit = PERSISTENT if passes == 1 else PERSISTENT_PASSES // (1 if loads <= 2 else 2)
-    persistent = hold and power(r) <= limit and (not columns or power(r) <= 256)
+    if columns:
+        limit = min(limit, COLUMN if passes == 1 else max(COLUMN_PASSES // power(loads), COLUMN))
+    persistent = hold and power(r) <= limit
     size = INTERPRETED if interpreted else 4096 if columns else 2048
     if persistent:
         rblock = power(r)
