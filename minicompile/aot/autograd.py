@@ -15,6 +15,7 @@ from .. import config, record
 from ..errors import MinicompileError
 from . import graph_cache, junctions
 from .graph import Examples
+from .keeping import Watch
 from .outputs import is_dense, write_input
 from .provenance import gradient_functions
 
@@ -121,11 +122,22 @@ class SavedTensors:
         self.others = [s.source[0] == "result" and s.source[1] not in node.results for s in graph.saved]
         self.results = [s.source[0] == "result" for s in graph.saved]
         self.root = torch.zeros((), requires_grad=True)
+        kept = {k.place: k.tangents & node.tangents for k in graph.kept}
+        read = [node.tangents if self.together else tangents & node.tangents for tangents in graph.saved_readers]
+        places = [place_of(graph, saved.source) for saved in graph.saved[: self.count]]
+        # Autograd looks at the versions of what it unpacks.  Where eager does not, with some of these gradients or with
+        # all, it gets an alias that counts its own writes.
+        users = [(k, place) for k, place in enumerate(places) if place is not None]
+        self.unchecked = [k for k, place in users if not read[k] <= kept.get(place, frozenset())]
+        checked = {place for k, place in users if k not in self.unchecked and read[k] == kept[place]}
+        self.watch = Watch(graph, node, checked)
 
     def save(self, ctx, tensors):
         # a result would keep its node alive, and this node the keeper, or the other node
         detached = self.others if self.together else self.results
         tensors = [t.detach() if result else t for t, result in zip(tensors, detached, strict=False)]
+        for k in self.unchecked:
+            tensors[k] = tensors[k].data
         ctx.freed = frozenset()  # results whose backward cannot run any more
         if self.together:
             ctx.save_for_backward(*(tensors[k] for k in self.places))
@@ -164,6 +176,14 @@ class SavedTensors:
         for tangents, keeper in zip(self.groups, ctx.keepers, strict=True):
             if tangents <= ctx.freed:
                 keeper.grad_fn.maybe_clear_saved_tensors()
+
+
+def place_of(graph, source):
+    """Which input or result a saved value is, as the user sees them; None: it is neither."""
+    kind, number = source
+    if kind == "result" and number in graph.moved:
+        return "input", graph.moved[number].index  # the input has that memory now, and counts its writes
+    return source if kind == "input" or kind == "result" and number >= len(graph.mutations) else None
 
 
 def layout_of(result):
@@ -228,9 +248,11 @@ def runner_of(graph, store, backward):
         part, function = backward.part(frozenset(grads), piece)
         if piece == "whole":
             saved = store.load(ctx, grads.keys(), part.reads, {})
+            store.watch.check(ctx, grads.keys())
         else:
             cut = junctions.cut_now(ctx, store)
             saved = store.load(ctx, grads.keys() - cut.ran, part.reads, cut.tensors)
+            store.watch.check(ctx, grads.keys())
             cut.ran.update(grads)
         saved += ctx.numbers
         given = [None] * graph.tangent_count
@@ -262,12 +284,8 @@ def function_of(node, graph, backward):
     plain = [k for k, i in enumerate(node.results) if i not in mine]
     place = {tangent: node.results.index(positions[tangent]) for tangent in node.tangents}
     place_of_input = {index: k for k, index in enumerate(node.inputs)}
-    sources = [
-        (True, graph.moved[index].index)  # the input has that memory now, and counts its writes
-        if kind == "result" and index in graph.moved
-        else (kind == "input", index + graph.result_count if kind == "extra" else index)
-        for kind, index in (s.source for s in graph.saved)
-    ]
+    places = [place_of(graph, s.source) or s.source for s in graph.saved]
+    sources = [(kind == "input", i + graph.result_count if kind == "extra" else i) for kind, i in places]
     store, count = SavedTensors(graph, node), sum(s.is_tensor for s in graph.saved)
     run = runner_of(graph, store, backward)
 
@@ -276,6 +294,7 @@ def function_of(node, graph, backward):
         def forward(ctx, inputs, outputs, *reached):
             kept = [inputs[index] if is_input else outputs[index] for is_input, index in sources]
             store.save(ctx, kept[:count])
+            store.watch.begin(ctx, inputs, outputs)
             ctx.numbers, ctx.rewritten = kept[count:], [inputs[i] for i, _ in graph.rewritten]
             ctx.layouts = graph.tangent_layouts or [layout_of(outputs[i]) for i in positions]
             if graph.junctions:

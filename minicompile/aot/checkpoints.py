@@ -55,6 +55,7 @@ def run(body, args, options, provenance):
     counted = args[-1] if args and isinstance(args[-1], tuple) else ()  # writes to these raise their versions
     if contexts and (counted or not preserve):
         raise differs("has a policy for what it keeps")
+    provenance.given[provenance.current] = [args[k] for k in body.runner.module.meta["given"]]
     tensors = [tensor for tensor in (*args, *counted) if isinstance(tensor, torch.Tensor)]
     before, second = [*map(unwrap, tensors)], None
     if counted or not preserve:

@@ -38,6 +38,8 @@ class AOTGraph:
     grad_inputs: list = dataclasses.field(default_factory=list)  # the input that each output of `backward` belongs to
     connected: dict = dataclasses.field(default_factory=dict)  # input -> the tangents from which autograd gets to it
     rewritten: list = dataclasses.field(default_factory=list)  # (input, writes): backward's other outputs, for inputs
+    kept: list = dataclasses.field(default_factory=list)  # Kept: what eager keeps of inputs and results
+    unchecked: list = dataclasses.field(default_factory=list)  # what it reads besides, whoever wrote there since
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each output
     junctions: list = dataclasses.field(default_factory=list)  # results that other results are computed from
     cut_dependence: list = dataclasses.field(default_factory=list)  # as `grad_dependence`, of the graph cut at these

@@ -53,7 +53,7 @@ def graph_form(gm, storages):
         if node.op == "get_attr":
             value = functools.reduce(getattr, target.split("."), gm)
             nested = isinstance(value, fx.GraphModule)
-            content = graph_form(value, storages) if nested else facts(value, storages)
+            content = [graph_form(value, storages), value.meta.get("given")] if nested else facts(value, storages)
         elif node.op == "call_module":
             raise Unnameable(f"module {target}")
         else:

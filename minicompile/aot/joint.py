@@ -6,6 +6,7 @@ the joint graph, its split into `forward` and `backward`, and the tensors saved 
 Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08.
 """
 
+import contextlib
 import dataclasses
 
 import torch
@@ -19,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import Unsupported
 from ..lazy_graph import LazyGraphModule
-from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, junctions, partial
+from . import assertions, attention, channels_last, checkpoints, freeze, functionalize, junctions, keeping, partial
 from .decompositions import decomposition_table, rules_above_autograd
 from .graph import AOTGraph
 from .outputs import NEW_LEAF, is_dense, storage_key, unwrap, with_eager_strides
@@ -43,8 +44,9 @@ class Recording:
     frees = ()
     grad_inputs = ()
     grad_dependence = ()
-    cuts = {}  # fields of the `AOTGraph`
+    fields = {}  # of the `AOTGraph`
     rewritten = ()
+    kept = ()
 
 
 def new_place(name, like):
@@ -100,20 +102,43 @@ WRITTEN_IN_BACKWARD = (
 )
 
 
-def differentiate(targets, sources, tangents, left_alone):
-    """The gradients.  Eager refuses some programs only when their backward runs; those stay eager."""
-    before = [unwrap(t) for t in left_alone]
+@contextlib.contextmanager
+def refused_in_backward():
+    """Eager refuses some programs only when their backward runs; those stay eager."""
     try:
-        with torch._C._DisableAutocast():  # backward operators run in the types that the forward chose
-            grads = torch.autograd.grad(targets, sources, tangents, allow_unused=True)
+        yield
     except RuntimeError as error:
         for text, reason in REFUSED_BACKWARD.items():
             if text in str(error):
                 raise Unsupported(*reason) from error
         raise
+
+
+@refused_in_backward()
+def kept_by_eager(*what):
+    return keeping.Search(*what).kept
+
+
+@refused_in_backward()
+def differentiate(targets, sources, tangents, left_alone):
+    """The gradients."""
+    before = [unwrap(t) for t in left_alone]
+    with torch._C._DisableAutocast():  # backward operators run in the types that the forward chose
+        grads = torch.autograd.grad(targets, sources, tangents, allow_unused=True)
     if any(unwrap(t) is not value for t, value in zip(left_alone, before, strict=True)):
         raise Unsupported(*WRITTEN_IN_BACKWARD)
     return grads
+
+
+def by_input(places, grads, reach):
+    """({input: (gradient, the tangents that lead to it)}, {input: the tangents from which autograd gets there})"""
+    found, connected = {}, {}
+    for (i, _), g, leads in zip(places, grads, reach, strict=True):
+        if leads:  # even where there is no gradient
+            connected[i] = leads | connected.get(i, frozenset())
+        if g is not None:
+            found[i] = (g + found[i][0], leads | found[i][1]) if i in found else (g, leads)
+    return found, connected
 
 
 def traced_function(gm, example_inputs, constant_names, recording, sharing):
@@ -140,7 +165,7 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             new_values = [moved[m.index] if m.how == "memory" else primals[m.index] for m in program.mutations]
             results = [*new_values, *program.results]
             provenance.mark(None)
-            values = [unwrap(r) for r in results]
+            values = [*map(unwrap, results)]
             recording.forward_names = {n.name for n in get_proxy_mode().tracer.graph.nodes}
             mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
             recording.differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
@@ -157,22 +182,17 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             recording.frees, reach, last = partial.shared_by(targets, sources)
             program.mutations = [m if sharing else in_order(m, primals, program, last) for m in program.mutations]
             rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
+            recording.kept = kept_by_eager(program, primals, targets, provenance, mode.aliases)
             rewrites.begin(new_place)
             provenance.follow_backward(targets)
             others = rewrites.left_alone([*primals, *results])
             grads = differentiate([*targets, *search.views], sources, tangents, others)
             provenance.mark(None)
-            for (i, _), leads in zip(places, reach, strict=True):  # even where there is no gradient
-                if leads:
-                    recording.connected[i] = leads | recording.connected.get(i, frozenset())
-            found = {}  # input -> (gradient, the tangents that lead to it)
-            for (i, _), g, leads in zip(places, grads, reach, strict=True):
-                if g is not None:
-                    found[i] = (g + found[i][0], leads | found[i][1]) if i in found else (g, leads)
+            found, recording.connected = by_input(places, grads, reach)
             recording.grad_inputs = sorted(found)
             recording.rewritten, new_values = rewrites.end()
             recording.grad_dependence = [*(found[i][1] for i in recording.grad_inputs), *rewrites.leads.values()]
-            recording.cuts = search.cuts(recording.grad_inputs, places, rewrites.leads.values())
+            recording.fields = search.cuts(recording.grad_inputs, places, rewrites.leads.values())
             return values + [unwrap(found[i][0]) for i in recording.grad_inputs] + new_values + search.gradients()
 
     return run
@@ -224,7 +244,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
     result_count = len(program.mutations) + len(program.results)
     functional = tidy(traced, list(zip(names, fakes, strict=True)), recording)
     assertions.insert(functional, fake_mode.shape_env, known)
-    counts = optimize(functional, result_count, len(recording.cuts.get("junctions", ())))
+    counts = optimize(functional, result_count, len(recording.fields.get("junctions", ())))
     functional = channels_last.rewrite(functional, fake_mode)
     forward = LazyGraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
     graph = AOTGraph(
@@ -240,7 +260,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         grad_inputs=list(recording.grad_inputs),
         grad_dependence=list(recording.grad_dependence),
         connected=recording.connected,
-        **recording.cuts,
+        **recording.fields,
         rewritten=list(recording.rewritten),
         sharing=sorted(sharing.members) if sharing else [],
         memories=memories,
@@ -292,4 +312,8 @@ def tidy(traced, inputs, recording):
                 "backward": node.name not in recording.forward_names,
             }
             environment[node].meta["stands_for_input"] = node.name in recording.stand_ins
+    if recording.grad_inputs:
+        result_count = len(recording.program.mutations) + len(recording.program.results)
+        unchecked = keeping.read_unchecked(graph, recording.kept, result_count)
+        recording.fields = {**recording.fields, "kept": recording.kept, "unchecked": unchecked}
     return graph

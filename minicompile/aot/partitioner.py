@@ -15,6 +15,7 @@ from torch import fx
 
 from .. import config
 from ..lazy_graph import LazyGraphModule
+from .keeping import Sources
 from .memory import Budget
 from .nodes import base_of, brings_symbol, has_effect, is_random, is_tensor, is_view, needed_for, size_in_bytes
 
@@ -127,16 +128,13 @@ def is_multi_output(node):
 class Cut:
     """The choice for one joint graph.  Inputs cost nothing to keep, so they are not part of the network."""
 
-    def __init__(self, forward, crossing, results, mutated):
-        self.results, self.mutated = set(results), mutated
+    def __init__(self, forward, crossing, results, mutated, sources):
+        self.results, self.mutated, self.sources = set(results), mutated, sources
         self.free = {n for n in forward if n.op in ("placeholder", "get_attr") and n not in mutated}
-        # The user may change a result after the forward, which is an error if it is saved: as in eager, only those
-        # that the backward itself reads are.
-        self.direct = {base_of(n) for n in forward if any(u.meta.get("backward") for u in n.users)}
         self.crossing = crossing
         self.closure = needed_for(crossing, self.free)
         self.order = [n for n in forward if n in self.closure]
-        cost = {n: checkpoint_cost(n) for n in self.order}
+        cost = {n: None if sources.is_read_once(n) else checkpoint_cost(n) for n in self.order}
         self.again = {n for n in self.order if n.meta.get("checkpoint") and cost[n] == 0}
         for node, price in cost.items():  # to be read by a matmul in the backward, it would be written and read there
             if price and read_from_memory(node, backward=True):
@@ -151,11 +149,10 @@ class Cut:
         """None: cannot be saved (a view: save its base; a tuple: save its items)."""
         if is_multi_output(node) or is_view(node) and not brings_symbol(node) or node in self.again:
             return None
-        if node in self.results and node not in self.direct:
-            return None
-        if node in self.results:
+        if node in self.results and base_of(node) not in self.sources.hidden:
             return size_in_bytes(node) / 2  # the user holds it anyway
-        in_memory = node in self.fixed or read_from_memory(node, backward=False) or self.outlives(node)
+        copied = node in self.mutated or node in self.results
+        in_memory = node in self.fixed and not copied or read_from_memory(node, backward=False) or self.outlives(node)
         return size_in_bytes(node) * (1 if in_memory else 2)
 
     def outlives(self, node):
@@ -230,13 +227,14 @@ def extract(joint, inputs, compute, outputs, name):
 
 
 def keep_old_values(gm, result_count):
-    """An input that is written after the forward and read by the backward is copied in between."""
+    """An input or a result that may be written after the forward and is read by the backward is copied in between."""
     output = gm.graph.output_node()
     values = list(output.args[0])
-    if all(v.op != "placeholder" for v in values[result_count:]):
+    written = {v for v in values[result_count:] if v.op == "placeholder" or v in values[:result_count]}
+    if not written:
         return
     for position in range(result_count, len(values)):
-        if values[position].op == "placeholder":
+        if values[position] in written:
             with gm.graph.inserting_before(output):
                 copy = gm.graph.call_function(aten.clone.default, (values[position],))
             copy.meta = dict(values[position].meta)
@@ -275,10 +273,11 @@ def describe(node, primals, results, mutated):
     return "extra", "costs less than to make it again" if reader is None else f"{reader.target} reads it from memory"
 
 
-def in_forward(nodes):
+def in_forward(nodes, once):
     """What can run in the forward: also what autograd did in the backward, if that waits for no gradient.
 
     It may be smaller than what it is made of, such as `x <= 0`: one byte an element.  It comes right behind that.
+    once: inputs and results that the backward reads as they are by then.
     """
     place = {}
     for node in nodes:
@@ -286,7 +285,12 @@ def in_forward(nodes):
         sizes = [size_in_bytes(i) if i in place and config.partition_recompute else 0 for i in inputs]
         if node.op != "output" and not node.meta["backward"]:
             place[node] = (len(place), 0)
-        elif all(sizes) and recompute_cost(node) is not None and size_in_bytes(node) <= max(sizes, default=-1):
+        elif (
+            all(sizes)
+            and once.isdisjoint(map(base_of, inputs))
+            and recompute_cost(node) is not None
+            and size_in_bytes(node) <= max(sizes, default=-1)
+        ):
             place[node] = (max(place[i] for i in inputs)[0], len(place))
     return sorted(place, key=place.get)
 
@@ -300,9 +304,10 @@ class Split:
         self.results, self.grads = outputs[: graph.result_count], outputs[graph.result_count :]
         places = [n for n in nodes if n.op == "placeholder"]
         self.primals, self.tangents = [[n for n in places if n.meta["backward"] == side] for side in (False, True)]
-        self.forward = in_forward(nodes)
+        self.sources = Sources(graph, self.primals, self.results, self.tangents)
+        self.forward = in_forward(nodes, self.sources.unchecked)
         self.places = {n for n in self.forward if n.op == "placeholder"}
-        self.mutated = {self.primals[index] for index in graph.overwritten}
+        self.mutated = {self.primals[index] for index in graph.overwritten} | self.sources.hidden
 
     def needed_in_backward(self, stop):
         return needed_for([*self.grads, *effects(self.joint, backward=True)], stop)
@@ -312,7 +317,7 @@ class Split:
         inside = set(self.forward)
         crossing = {i for n in self.needed_in_backward(inside) for i in n.all_input_nodes if i in inside}
         crossing |= {g for g in self.grads if g in inside}
-        return Cut(self.forward, crossing, self.results, self.mutated)
+        return Cut(self.forward, crossing, self.results, self.mutated, self.sources)
 
     def saved(self, stop):
         """What the backward reads from the forward if it computes again what is not in `stop`."""
@@ -321,6 +326,8 @@ class Split:
         return [n for n in saved if is_tensor(n)] + [n for n in saved if not is_tensor(n)]
 
     def describe(self, node):
+        if node in self.sources.hidden:
+            return "extra", "eager does not keep it, so that the program may write to it"
         return describe(node, self.primals, self.results, self.mutated)
 
     def forward_order(self, extra):

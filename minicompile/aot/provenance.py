@@ -6,7 +6,10 @@ gradient function to the captured node whose operator made it.
 Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
 """
 
+import functools
+
 import torch
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 KEPT = ("val", "unbacked_bindings")
@@ -23,9 +26,27 @@ def gradient_functions(roots):
             yield function
 
 
+@functools.cache
+def saving(kind):
+    """The attributes of such a node of autograd's graph that hold what it saved, packed."""
+    return [name for name in dir(kind) if name.startswith("_raw_saved")]
+
+
+def kind_of(function):
+    of_python = torch.autograd.function.BackwardCFunction  # each class of the user's has a kind of its own
+    return of_python if isinstance(function, of_python) else type(function)
+
+
 def saves(function):
     """Does this node of autograd's graph hold tensors, so that it runs only once unless the graph is retained?"""
-    return any(getattr(function, name) for name in dir(function) if name.startswith("_raw_saved"))
+    return any(getattr(function, name) for name in saving(kind_of(function)))
+
+
+def unpacked(function):
+    """The tensors that it holds."""
+    kind = kind_of(function)
+    names = [n.removeprefix("_raw_") if kind is not type(function) else n.removeprefix("_raw") for n in saving(kind)]
+    return [t for t in tree_leaves([getattr(function, n) for n in names]) if isinstance(t, torch.Tensor)]
 
 
 def nodes_since(last, graph):
@@ -40,6 +61,7 @@ class Provenance:
     def __init__(self, graph):
         self.graph, self.origins, self.current, self.last = graph, {}, None, None
         self.sequences = {}  # autograd sequence number -> captured node
+        self.given = {}  # captured checkpoint -> the tensors that it was given by the program
         self.kept = set()  # names of traced nodes in checkpoints, whose policy keeps them
 
     def mark(self, captured):

@@ -16,7 +16,6 @@ VIEW_OF_FUNCTION = "autograd does not know that the result is a view, so that wr
 MARKED_DIRTY = "eager counts what is marked as dirty as one more write"
 # What is not as in eager, and why that is left so: (row, mode, poke) -> reason.  A row that agrees again fails here.
 KNOWN = {
-    ("pure: channels_last", "grad", 1): "an error: its backward reads an input that was written; eager's does not",
     ("functions: view with own gradient", "no_grad", 0): "only the words: it was made by a captured function",
     ("functions: view with own gradient", "inference", 0): "as under no_grad",
     **{

@@ -30,7 +30,8 @@ def alive_after(fn, uses):
 
 def test_what_only_seen_results_read_is_freed():
     assert alive_after(lambda a, b, w: (a * w, b * w), [0, 1]) == [[True, True], [False, True], [False, False]]
-    assert alive_after(lambda a, b, w: (a * b * w, b * w), [0, 1]) == [[True, True], [False, True], [False, False]]
+    # autograd keeps a product of data, not what it was made of
+    assert alive_after(lambda a, b, w: (a * b * w, b * w), [0, 1]) == [[False, True], [False, True], [False, False]]
     assert alive_after(lambda a, b, w: (a * w + b * w, w.exp()), [0]) == [[True, True], [False, False]]
 
 
@@ -66,7 +67,7 @@ def test_a_region_whose_results_share_what_is_saved_is_one_node():
 def test_the_part_of_a_backward():
     graph = graph_of(lambda x, w: (x.exp() + w, torch.cat([x.sin(), w])), leaf(3), leaf(3))
     part = partial.part(graph, frozenset([1]))
-    assert [n.name for n in part.gm.graph.nodes if n.op == "placeholder"] == ["x", "tangent_0"]
+    assert [n.name for n in part.gm.graph.nodes if n.op == "placeholder"] == ["exp", "tangent_0"]
     assert part.grads == [(0, 0), (1, 1)] and "cat" not in part.gm.code and "add" not in part.gm.code
     other = partial.part(graph, frozenset([0]))
     assert "exp" not in other.gm.code and "tangent_0" not in other.gm.code

@@ -203,7 +203,9 @@ def call_checkpoint(tx, function, *args, **kwargs):
 
     nested, results, written = capture_pure(tx, function, args, kwargs, complaint, is_buffer)
     nested.gather(written)
-    body = attach(tx.output, nested.close(results, "checkpoint_body"), "checkpoint_body")
+    closed, given = nested.close(results, "checkpoint_body"), {tensor.node for tensor in tensors}
+    closed.meta["given"] = [k for k, node in enumerate(nested.lifted) if node in given]  # the others it finds itself
+    body = attach(tx.output, closed, "checkpoint_body")
     operands = [GraphValueVariable(node) for node in (body, *nested.lifted)]
     if written:  # in a tuple: checkpoint remembers the version of each tensor that it is given
         operands.append(tx.build_sequence(tuple, map(GraphValueVariable, written)))
