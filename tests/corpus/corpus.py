@@ -19,7 +19,7 @@ from minicompile.testing import CompileCounter, differences, observe, tensors
 FILES = (
     *("control", "exceptions", "blocks", "iterators", "functions", "stdlib", "objects", "classes", "subclasses"),
     *("collections", "data", "modules", "hooks", "layers", "tensors", "torch", "effects", "breaks", "nested_breaks"),
-    *("state", "library", "surface", "everyday"),
+    *("state", "library", "surface", "everyday", "rare"),
 )
 
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))

@@ -3,6 +3,7 @@
 import abc
 import collections
 import copy
+import enum
 import functools
 
 import torch
@@ -375,3 +376,27 @@ def test_a_comprehension_has_cells_of_its_own():
         return x + before, [f() for f in late], inner, k, own(), {k: (lambda: k)() for k in range(2)}, k
 
     twice(run)
+
+
+def test_an_enum_asks_its_missing_at_each_call():
+    def world():
+        asked = []
+
+        class Activation(enum.Enum):
+            RELU = "relu"
+
+            @classmethod
+            def _missing_(cls, value):
+                asked.append(value)
+                return cls.RELU if value == "RELU" else None
+
+        def choose(x):
+            try:
+                Activation("gelu")
+            except ValueError as error:
+                told = str(error)
+            return getattr(x, Activation("RELU").value)(), Activation("relu").name, told, list(asked)
+
+        return choose, [(X,), (X,)]
+
+    same(world)

@@ -9,11 +9,12 @@ Taught in chapter 06.
 import collections
 
 from ..builder import wraps_if
+from ..skip_files import attributes_of
 from ..source import CallSource, ItemSource
 from .base import can_change, complain, stand_in, unsupported
 from .constant import ConstantVariable
 from .containers import ListVariable, wrap_deque
-from .descriptors import type_lookup
+from .descriptors import class_lookup, descriptor_set, dict_reader, type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tuples import NamedTupleVariable, TupleVariable, is_named_tuple_class
@@ -188,6 +189,35 @@ def new(tx, base_type, cls, args, kwargs):
 READERS = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items")
 
 
+def is_own_dict(value):
+    return attributes_of(value) is value
+
+
+class OwnDictVariable(BuiltinSubclassVariable):
+    """An existing dict with `self.__dict__ = self`: its items are its attributes (`config.size`, `config["size"]`)."""
+
+    def view(self):
+        return self
+
+    def instance_dict(self):
+        return {}
+
+    def stored_attribute(self, tx, name):
+        contents, key = self.base(tx), tx.build(name)
+        held = tx.truth(contents.call_method(tx, "__contains__", [key], {}))
+        return contents.call_method(tx, "__getitem__", [key], {}) if held else None
+
+    def guard_lacks(self, tx, name):
+        """The contents were asked."""
+
+    def generic_setattr(self, tx, name, value):
+        if not descriptor_set(tx, class_lookup(tx, self.cls, name), self, value):
+            self.base(tx).call_method(tx, "__setitem__", [tx.build(name), value], {})
+
+    def forget(self, tx, name):
+        self.base(tx).call_method(tx, "__delitem__", [tx.build(name)], {})
+
+
 def read_contents(tx, instance):
     """The contents of an existing mapping or set; where its readers are overridden, guarded by a plain copy's keys."""
     value, source = instance.value, instance.source
@@ -246,5 +276,8 @@ def wrap_builtin_subclass(output, value, source):
     contents = wrap_contents(output, value, base_type, source)
     if contents is not None and base_type not in IMMUTABLE:
         contents.source = source
-    tracker = BuiltinSubclassVariable(cls, base_type, contents, value, placed(value, source))
-    return share_attributes(output, tracker)
+    source = placed(value, source)
+    if issubclass(cls, dict) and dict_reader(cls) is not None and is_own_dict(value):
+        output.guard("equals", CallSource(source, is_own_dict), True)
+        return OwnDictVariable(cls, base_type, contents, value, source)
+    return share_attributes(output, BuiltinSubclassVariable(cls, base_type, contents, value, source))

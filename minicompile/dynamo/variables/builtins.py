@@ -27,6 +27,7 @@ from . import (
     operators,
     overrides,
     questions,
+    random_numbers,
     tensor_subclasses,
     torch_functions,
     weak_references,
@@ -68,7 +69,7 @@ def inlined_for_lists(original, polyfill):
 
 GIVEN = {**POLYFILLS, **heaps.POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
 FAMILIES = [operators, conversions, questions, autograd_functions, backward_hooks, higher_order]
-FAMILIES += [tensor_subclasses, numpy_arrays, weak_references]
+FAMILIES += [tensor_subclasses, numpy_arrays, weak_references, random_numbers]
 HANDLERS = {
     **{original: inlined(original, polyfill) for original, polyfill in GIVEN.items()},
     **{original: inlined_for_lists(original, polyfill) for original, polyfill in heaps.OF_LISTS.items()},

@@ -161,7 +161,7 @@ class UserDefinedClassVariable(ValueVariable):
 
     # --- making objects -----------------------------------------------------------------------------
     def call_function(self, tx, args, kwargs):
-        if self.is_enum() and tx.can_fold(self, args, kwargs):
+        if self.is_enum() and not kwargs and tx.can_fold(self, args, kwargs) and self.has_member(args):
             return tx.fold(self.value, args, kwargs)
         if self.value is super:
             return make_super(tx, *args)
@@ -169,6 +169,14 @@ class UserDefinedClassVariable(ValueVariable):
         if not isinstance(found.attribute, types.WrapperDescriptorType) or found.attribute.__name__ != "__call__":
             return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
         return self.construct(tx, args, kwargs)
+
+    def has_member(self, args):
+        """Whether a call of the enum looks up a member, or ends in code of enum's own."""
+        cls, values = self.value, [a.as_python_constant() for a in args]
+        if type(cls).__call__ is not enum.EnumMeta.__call__ or not cls._member_map_:
+            return False
+        members = [member._value_ for member in cls] if len(values) == 1 else []
+        return cls._missing_.__func__.__module__ == "enum" or any(m == v for m in members for v in values)
 
     def construct(self, tx, args, kwargs):
         """`type.__call__(cls, *args, **kwargs)`."""

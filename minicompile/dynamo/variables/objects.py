@@ -336,7 +336,7 @@ def share_attributes(output, tracker):
     if dict_reader(tracker.cls) is not None and isinstance(attributes_of(tracker.value), dict):
         if any(type(name) is not str for name in attributes_of(tracker.value)):
             unsupported("instance __dict__", f"the __dict__ of {tracker} has keys that are no plain strings")
-        if output.known(attributes_of(tracker.value)) is not None or attributes_of(tracker.value) is tracker.value:
+        if output.known(attributes_of(tracker.value)) is not None:
             unsupported("instance __dict__", f"the __dict__ of {tracker} is also used as a dict")
         output.remember(attributes_of(tracker.value), tracker.view())
     return tracker

@@ -5,11 +5,13 @@ Mirrors parts of `torch/_dynamo/variables/builtin.py`.  Taught in chapter 03.
 """
 
 import abc
+import importlib.util
 import inspect
 import sys
 import threading
 import types
 import typing
+import weakref
 
 import torch
 
@@ -18,7 +20,7 @@ from .base import ObservedException, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, guard_mro
 from .exceptions import TracebackVariable
-from .functions import BoundMethodVariable
+from .functions import BoundMethodVariable, UserFunctionVariable
 from .refusals import answered, attribute_name, refuse
 from .tensor import TensorVariable
 
@@ -67,8 +69,10 @@ def is_instance(tx, value, classes):
 @handles(issubclass)
 def is_subclass(tx, cls, classes):
     cls = cls.realize()
-    if not cls.is_python_constant() or not isinstance(cls.as_python_constant(), type):
+    if not cls.is_python_constant():
         tx.raise_observed(TypeError, "issubclass() arg 1 must be a class")
+    if not isinstance(cls.as_python_constant(), type):
+        return tx.fold(issubclass, [cls, classes], {})
     for candidate in flatten(tx, classes.as_python_constant()):
         if is_kind(tx, cls, cls.as_python_constant(), candidate, "__subclasscheck__", issubclass):
             return boolean(True)
@@ -109,7 +113,7 @@ def is_kind(tx, value, cls, candidate, hook, check):
 def claimed_class(tx, value):
     """What `value.__class__` is: a proxy says what it is."""
     cls = value.python_type()
-    if class_lookup(tx, cls, "__class__").owner is object:
+    if class_lookup(tx, cls, "__class__").owner is object and cls not in weakref.ProxyTypes:
         return cls
     return value.var_getattr(tx, "__class__").as_python_constant()
 
@@ -210,6 +214,18 @@ THIS_THREAD = ThreadIdVariable(ConstantVariable("the running thread"))
 HANDLERS[id] = lambda tx, value: IdVariable(value.realize())
 HANDLERS[threading.get_ident] = lambda tx: THIS_THREAD
 HANDLERS[sys.exception] = lambda tx: tx.handled_exception() or ConstantVariable(None)
+
+
+@handles(importlib.util.find_spec)
+def find_spec(tx, name, package=None):
+    """A module that is not there: the guard looks for it anew, as the program does."""
+    constant = name.as_python_constant() if name.is_python_constant() else ""
+    known = type(constant) is str and constant and "." not in constant and constant not in sys.modules
+    if known and importlib.util.find_spec(constant) is None:
+        tx.guard("is", CallSource(ConstantSource(constant, repr(constant)), importlib.util.find_spec), None)
+        return ConstantVariable(None)
+    function = UserFunctionVariable(importlib.util.find_spec)
+    return function.call_function(tx, [name] if package is None else [name, package], {})
 
 
 @handles(inspect.signature)

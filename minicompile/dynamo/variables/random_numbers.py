@@ -14,10 +14,11 @@ from ..builder import wraps
 from ..source import RootSource
 from .base import unsupported
 from .descriptors import guard_attribute
-from .functions import BuiltinMethodVariable
+from .functions import BuiltinMethodVariable, UserFunctionVariable
 from .objects import UserDefinedObjectVariable, wrapped_as
 
 DRAWS = {"random", "getrandbits", "randrange", "randint", "_randbelow"}
+MADE_OF_DRAWS = ("uniform", "gauss", "normalvariate", "expovariate", "gammavariate", "betavariate")
 KNOWN = {"random", "getrandbits", "seed", "getstate", "setstate"}  # written in C
 ORIGINAL = {name: getattr(random.Random, name) for name in DRAWS}
 
@@ -63,6 +64,9 @@ class ExistingRandomVariable(UserDefinedObjectVariable):
     def call_method(self, tx, name, args, kwargs):
         if name not in DRAWS:
             return super().call_method(tx, name, args, kwargs)
+        return self.draw(tx, name, args, kwargs)
+
+    def draw(self, tx, name, args, kwargs):
         if kwargs or not all(arg.is_python_constant() for arg in args):
             unsupported("method written in C", f"`{name}` of a random generator, with unknown arguments")
         arguments = [arg.as_python_constant() for arg in args]
@@ -104,4 +108,19 @@ def new_random(tx, cls):
     return made
 
 
+def made_of_draws(name):
+    """A method that computes a number of others that it draws: of an existing generator, one draw."""
+    original = getattr(random.Random, name)
+
+    def handler(tx, generator, /, *args, **kwargs):
+        generator, known = generator.realize(), not kwargs and all(arg.is_python_constant() for arg in args)
+        if known and isinstance(generator, ExistingRandomVariable):
+            if isinstance(generator.var_getattr(tx, "random"), BuiltinMethodVariable):  # nobody has replaced it
+                return generator.draw(tx, name, args, kwargs)
+        return UserFunctionVariable(original).call_function(tx, [generator, *args], kwargs)
+
+    return handler
+
+
+HANDLERS = {getattr(random.Random, name): made_of_draws(name) for name in MADE_OF_DRAWS}
 wraps(random.Random)(wrapped_as(ExistingRandomVariable))

@@ -8,8 +8,9 @@ import weakref
 
 from ..builder import wraps
 from ..source import CallSource
-from .base import NotConstant, ValueVariable, VariableTracker, as_observed, complain, unsupported
+from .base import NotConstant, ValueVariable, VariableTracker, as_observed, can_change, complain, unsupported
 from .constant import NONE
+from .descriptors import type_lookup
 from .elements import is_none
 from .objects import placed
 
@@ -87,20 +88,54 @@ def make_reference(tx, referent, callback=NONE):
     return reference if is_none(callback) else NewWeakReferenceVariable(referent, callback, reference)
 
 
+def referent(proxy):
+    """What a proxy stands for; None where that is gone."""
+    try:
+        return proxy.__init__.__self__
+    except ReferenceError:
+        return None
+
+
+def asks_referent(name):
+    def ask(self, tx, *arguments):
+        return getattr(self.referent(tx), name)(tx, *arguments)
+
+    return ask
+
+
 class WeakProxyVariable(VariableTracker):
-    """An existing weak proxy: what is asked of it, eager asks of what it stands for (even what class it is of)."""
+    """An existing weak proxy: what is asked of it, it asks of what it stands for (even what class that is of)."""
 
     def __init__(self, value, source):
         super().__init__(source)
         self.value = value
 
+    def python_type(self):
+        return type(self.value)
+
     def is_immutable(self):
         return True
 
-    def ask(self, *question):
-        unsupported("attribute written in C", "a weak proxy passes everything on to an object that may be gone")
+    def referent(self, tx):
+        found = referent(self.value)
+        lookup = None if found is None else type_lookup(type(found), "__getattribute__").owner
+        if found is None or can_change(lookup):
+            unsupported("attribute written in C", "a weak proxy of what is gone, or decides what its attributes are")
+        refuse_dead(tx)
+        return tx.output.lazy(found, CallSource(placed(self.value, self.source), referent)).realize()
 
-    python_type = var_getattr = var_setattr = var_delattr = call_method = call_function = truth = iterate = next = ask
+    var_getattr, var_setattr, var_delattr = map(asks_referent, ("var_getattr", "var_setattr", "var_delattr"))
+    call_function, truth = asks_referent("call_function"), asks_referent("truth")
+
+    def call_method(self, tx, name, args, kwargs):
+        if name.startswith("__"):  # of an operator: how a proxy passes it on depends on the operator
+            unsupported("method written in C", f"`{name}` of a weak proxy")
+        return self.referent(tx).call_method(tx, name, args, kwargs)
+
+    def iterate(self, tx):
+        unsupported("method written in C", "`__iter__` of a weak proxy")
+
+    next = iterate
 
     def reconstruct(self, codegen):
         codegen.load_const(self.value)
