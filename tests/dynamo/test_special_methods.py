@@ -1,11 +1,13 @@
 """Special methods, enums, named tuples and subclasses of builtins during capture, against eager."""
 
 import collections
+import copy  # noqa: F401
 import dataclasses
 import enum
 import heapq
 import itertools  # noqa: F401
 import operator
+import re  # noqa: F401
 import types  # noqa: F401
 from typing import NamedTuple
 
@@ -618,6 +620,7 @@ types.MappingProxyType({1: 2}).__eq__({1: 2})     list(called(itertools.accumula
 list(called(itertools.chain([1], [2]), 7, 8))     list(called(itertools.takewhile(bool, [1, 0]), (), {}))
 next(called(itertools.repeat(1), None))           itertools.repeat.__init__(itertools.repeat(1), 5)
 called(OSError(2, "no")).args                     type(called(OSError(2, "no"), 3, "b")), called(KeyError(1), 2).args
+(lambda found: (copy.copy(found) is found, found.__deepcopy__({}) is found))(re.match("a", "ab"))
 {1: 2}.keys().__init__(5)                         {1: 2}.keys().__rand__({1}), {1: 2}.items().__xor__([])
 """
 

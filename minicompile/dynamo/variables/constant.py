@@ -157,7 +157,9 @@ class ConstantVariable(ValueVariable, BuiltinObject):
             unsupported("identity as a number", "the hash of NaN depends on its address")
         if name not in ACTS and hasattr(self.value, name) and tx.can_fold(self, args, kwargs):
             try:
-                return tx.fold(self.method(name), args, kwargs)
+                result = tx.fold(self.method(name), args, kwargs)
+                is_itself = self.value is not None and getattr(result, "value", None) is self.value
+                return self if is_itself else result  # the copy of a match is the match
             except ObservedException as error:
                 if tx.exception_matches(error, TypeError):
                     self.refuse_operands(tx, name, args, given)
