@@ -367,6 +367,43 @@ def test_a_number_that_only_the_backward_reads_may_change(backend):
     assert minicompile.stats()["graphs"] == 2 and not record.counters["aot_rejected"]
 
 
+STATE = {"scale": 2.0}
+
+
+class ReadsState(torch.autograd.Function):
+    """What the backward reads is eager's: what is there when it runs."""
+
+    number = 2.0
+
+    @staticmethod
+    def forward(ctx, x, box, name):
+        ctx.box, ctx.name = box if name == "item" else (1, 2), name
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        read = {
+            "item": lambda: ctx.box[0],
+            "global": lambda: STATE["scale"],
+            "class attribute": lambda: ReadsState.number,
+            "tuple": lambda: ctx.box[1],
+        }
+        return read[ctx.name]() * gradient, None, None
+
+
+@pytest.mark.parametrize("name, breaks", [("item", 1), ("global", 1), ("class attribute", 1), ("tuple", 0)])
+def test_a_backward_reads_what_is_there_when_it_runs(name, breaks):
+    box, x = [2.0], tensor(3)
+    y = minicompile.compile(lambda x, box: ReadsState.apply(x, box, name), backend="aot_eager")(x, box)
+    try:
+        box[0], STATE["scale"], ReadsState.number = 5.0, 5.0, 5.0
+        y.sum().backward()
+        assert x.grad.tolist() == [2.0 if name == "tuple" else 5.0] * 3
+        assert record.break_reasons["custom autograd function"] == breaks
+    finally:
+        STATE["scale"], ReadsState.number = 2.0, 2.0
+
+
 # --- checkpoint ---------------------------------------------------------------------------------------
 class Block(nn.Module):
     def __init__(self, reentrant, dropout=0.0):

@@ -13,6 +13,7 @@ from torch.autograd.function import FunctionCtx, _SingleLevelFunction, once_diff
 
 from ..custom_gradient import CustomGradient, Plan
 from ..nested_graphs import attach, changed_since, effects_of, local_node, nested_graph
+from .backward_state import Reads
 from .base import ObservedException, unsupported
 from .classes import new_plain_object
 from .constant import NONE
@@ -166,8 +167,13 @@ class FunctionCapture:
 
     def capture_backward(self, pattern):
         """(GraphModule, the values that it takes behind the gradients); no graph where it raises without some."""
-        tx, before = self.tx, effects_of(self.output)
-        with torch._C._DisableAutocast(), nested_graph(self.output) as nested:  # which switches back what is switched
+        tx, before, reads = self.tx, effects_of(self.output), Reads(self.tx)
+        reads.left_on(self.context)
+        with (
+            reads.noted(),
+            torch._C._DisableAutocast(),
+            nested_graph(self.output) as nested,
+        ):  # which switches back what is switched
             gradients = [self.gradient(nested, t) if p == "1" else NONE for t, p in zip(self.returned, pattern)]
             tensors = iter(gradients)
             arguments = [next(tensors) if item in self.returned else NONE for item in self.outputs]
@@ -183,6 +189,8 @@ class FunctionCapture:
             if grads is None:
                 self.refuse("returns something else than a gradient for each argument")
             grads = tuple(None if is_none(g) else local_node(self.output, g.node) for g in grads)
+        if reads.found:
+            self.refuse(f"reads {reads.found[0]} in its backward, which may be another value by then")
         if changed_since(self.output, before, [self.context]):
             self.refuse("changes objects outside of it in its backward")
         return nested.close(grads, f"{self.cls.__name__}_backward_{pattern}"), tuple(nested.lifted)
