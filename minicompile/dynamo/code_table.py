@@ -10,16 +10,21 @@ reference.
 
 import weakref
 
+NO_ENTRY = type(None), None
+
 
 class CodeTable:
-    """A dict from code objects, by identity, without keeping them alive."""
+    """A dict from code objects, by identity, without keeping them alive.
+
+    An entry may outlive its code: what a signal raises in the callback of a weak reference goes no further.
+    """
 
     def __init__(self):
         self._entries = {}  # id -> (weak reference, value)
 
     def get(self, code):
-        entry = self._entries.get(id(code))
-        return entry[1] if entry is not None else None
+        reference, value = self._entries.get(id(code), NO_ENTRY)
+        return value if reference() is code else None
 
     def set(self, code, value):
         """Store and return `value`."""
@@ -28,7 +33,7 @@ class CodeTable:
         return value
 
     def __contains__(self, code):
-        return id(code) in self._entries
+        return self._entries.get(id(code), NO_ENTRY)[0]() is code
 
     def codes(self):
         """The code objects that are still alive."""

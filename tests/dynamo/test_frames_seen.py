@@ -11,6 +11,7 @@ import torch
 
 import minicompile
 from minicompile import config, record
+from minicompile.dynamo.code_table import CodeTable
 from minicompile.testing import CompileCounter
 
 
@@ -393,3 +394,12 @@ def test_nothing_of_the_compiler_is_captured_where_a_backward_is_compiled():
     with config.patch(graph_cache=True):
         minicompile.compile(step, backend="inductor")(torch.ones(3))
     assert all(entry.location.startswith(__file__) for entry in record.compilations)
+
+
+def test_an_entry_that_outlived_its_code_is_not_that_of_the_next_one():
+    """A signal may have raised in the callback that was to remove it."""
+    table, (first, second) = CodeTable(), (compile("1", name, "eval") for name in ("first", "second"))
+    table.set(first, "of the first")
+    table._entries[id(second)] = table._entries[id(first)]
+    assert table.get(first) == "of the first" and first in table
+    assert table.get(second) is None and second not in table
