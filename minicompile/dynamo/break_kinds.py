@@ -68,7 +68,7 @@ tensor hook
     let the hook only compute a gradient from a gradient, or register it outside the compiled function
 custom autograd function
     The forward and backward of a torch.autograd.Function become graphs, and these do more than compute.
-    take and return plain tensors, change nothing outside, and let the forward note on ctx what the backward reads
+    take and return plain tensors, and change nothing outside of them; or write the forward as plain operations
 function with a graph of its own
     The body of a transform, a checkpoint or a custom backward is a graph of its own: tensors in, tensors out.
     pass what it needs as arguments, return what it computes, and change nothing outside of it
