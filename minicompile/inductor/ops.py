@@ -130,7 +130,7 @@ ROWS = [
     _math("sqrt", cost=4, triton="rt.sqrt({0})"),
     ("rsqrt", "float", torch.rsqrt, "{type}(1) / m_sqrt({0})", "libdevice.rsqrt({0})", 8),
     ("sigmoid", "float", torch.sigmoid, "{type}(1) / ({type}(1) + m_exp(-{0}))", "rt.sigmoid({0})", 20),
-    _math("exp", triton="libdevice.exp({0})"),
+    _math("exp", cpp="m_exp_tiny({0})", triton="libdevice.exp({0})"),
     _math("exp2", triton="libdevice.exp2({0})"),
     _math("expm1"),
     _math("log", triton="libdevice.log({0})"),

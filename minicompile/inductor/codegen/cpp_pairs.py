@@ -9,16 +9,23 @@ give the final ones.  online.py finds the pairs.  Mirrors `argmax` and the Welfo
             exp(x - maximum); sums shrink when they meet a larger maximum
 """
 
+import torch
+
 from .. import ir, online
 from ..scheduler import levels
-from .cpp_loops import acc_type, combine, identity, total_type
+from .cpp_loops import LoopWriter, acc_type, combine, identity, total_type
 
 LONG = 1 << 12  # rows of a narrow tile that a cache holds: these may well be walked once more
 LANES = 64  # partial results of a row: sums of few numbers, and none waits for the step before
 
 
-class PairReductions:
-    """The part of `LoopKernel` for pairs.  pairs: name of the first -> the second; first_of: the other way."""
+class PairReductions(LoopWriter):
+    """The part of `LoopKernel` for pairs.  pairs: name of the first -> the second; first_of: the other way.
+
+    maxima: what is made of a maximum alone, by name.
+    """
+
+    maxima = frozenset()
 
     def find_pairs(self):
         """Pairs that are worth it; the second of each is computed in the pass of the first."""
@@ -28,11 +35,24 @@ class PairReductions:
             wide = found and (self.columns or self.likely(self.inner[-1].size) >= 4 * LANES)
             found = {first: second for first, second in found.items() if wide and second.kind == "min"}
         first_kind = {n.name: n.kind for n in self.nodes}
+        self.maxima = {name for name, kind in first_kind.items() if kind == "max"}
+        self.maxima |= {n.name for n in self.nodes if not n.inner and self.of_maximum(n.body)}
         self.pairs = {first: second for first, second in found.items() if first_kind[first] != "sum"}
         self.first_of = {second.name: first for first, second in self.pairs.items()}
         made = {second.name: second for second in self.pairs.values()}
         self.nodes = [made.get(n.name, n) for n in self.nodes]
         self.level = levels(self.nodes, self.first_of)
+
+    def of_maximum(self, expr):
+        return any(load.buffer in self.maxima for load in ir.loads(expr))
+
+    def operation(self, expr, args, mask):
+        """exp(x - maximum) is a part of a sum that is 1 at least: it needs no subnormal numbers."""
+        inner = expr.args[0]
+        part = expr.name == "exp" and isinstance(inner, ir.Op) and inner.name == "sub"
+        if part and expr.dtype == torch.float32 and self.of_maximum(inner.args[1]):
+            return f"m_exp({args[0]})"
+        return super().operation(expr, args, mask)
 
     def sums_of(self, nodes):
         """The seconds that are sums: for them a block is walked again."""

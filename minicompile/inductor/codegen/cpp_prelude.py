@@ -152,8 +152,9 @@ M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c)
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
 // 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r.  Adding 1.5 * 2^23 rounds to an integer, which then stands in
-// the lowest bits.  Subnormal results (slow) become zero.
-M_INLINE float m_exp(float x) {
+// the lowest bits.  Subnormal results are made 2^32 times as large first; `m_exp` has zeros there, which take less.
+template <bool tiny> M_INLINE float m_exp_of(float of) {
+  const float x = tiny && -104.0f > of ? -104.0f : of;
   const float z = m_mad(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
   const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, x));
   float p = m_mad(r, 1.381417748e-03f, 8.368919288e-03f);
@@ -161,10 +162,16 @@ M_INLINE float m_exp(float x) {
   p = m_mad(p, r, 1.666651896e-01f);
   p = m_mad(p, r, 4.999999333e-01f);
   p = m_mad(p, r * r, r) + 1.0f;
-  const float y = m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23));
-  const float most = x > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
-  return x < -87.3365f ? 0.0f : most;
+  const bool low = of < -87.3365f;
+  const float y = m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23) + (tiny && low ? 32u << 23 : 0u));
+  const float most = of > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
+  if (!tiny) return low ? 0.0f : most;
+  const float rest = of < -103.9721f ? 0.0f : 2.3283064365386963e-10f;
+  return most * (low ? rest : 1.0f);
 }
+M_INLINE float m_exp(float x) { return m_exp_of<false>(x); }  // for sums that are 1 at least
+M_INLINE float m_exp_tiny(float x) { return m_exp_of<true>(x); }
+M_INLINE double m_exp_tiny(double x) { return exp(x); }
 // --- erf in float, in 1.6 units of the last place: x * p(x^2), and 1 - 2^q(|x|) further out; fitted to both ranges
 M_INLINE float m_erf(float x) {
   const float a = __builtin_fabsf(x), t = a > 4.0f ? 4.0f : a, s = x * x;
