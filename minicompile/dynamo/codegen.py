@@ -75,7 +75,13 @@ class PyCodegen:
     def emit(self, opname, argval=None, arg=None):
         self.instructions.append(Instruction(opname, arg, argval))
 
-    load_const = emits("LOAD_CONST")
+    def load_const(self, value):
+        """A constant, which a class made in the program is not: whatever needs it has to get the one of this call."""
+        made = self.output.known(value) if isinstance(value, type) else None
+        if made is not None and made.source is None and made.has_identity:
+            return self(made)
+        self.emit("LOAD_CONST", value)
+
     load_fast = emits("LOAD_FAST")
     store_fast = emits("STORE_FAST")
     delete_fast = emits("DELETE_FAST")

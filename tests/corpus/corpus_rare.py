@@ -196,6 +196,13 @@ def errors_of_operators(x):
     return x, [told(lambda name=name: getattr(operator, name)("a", object())) for name in names], told(typing.Generic)
 
 
+@example("enums and classes")
+def named_tuple_made_inside(x):
+    box = collections.namedtuple("Box", "low high step", defaults=(3,))
+    made = box(x + 1, high=x * 2)._replace(low=x)
+    return made.low + made.high * made.step, box._fields, tuple(made), type(made) is box
+
+
 class Registered:
     made = {}
 

@@ -1,5 +1,6 @@
 """Classes, metaclasses, dataclasses, enums and descriptors of the less usual kinds during capture, against eager."""
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -574,3 +575,18 @@ def test_what_the_dict_of_a_class_has_is_not_what_the_class_gives(cls):
         return x + 1, [type(value).__name__ for value in cls.__dict__.values()], "static" in cls.__dict__
 
     twice(program)
+
+
+def test_each_call_makes_a_named_tuple_class_of_its_own():
+    def make(x):
+        box = collections.namedtuple("Box", "low high")
+        return box, box(x + 1, x), [box(1, 2)]
+
+    compiled, classes = minicompile.compile(make, backend="eager"), []
+    for number in range(3):
+        x = torch.full((2,), float(number))
+        box, made, (other,) = compiled(x)
+        assert type(made) is box is type(other) and torch.equal(made.low, x + 1)
+        assert box.__module__ == __name__ and repr(other) == "Box(low=1, high=2)"
+        classes.append(box)
+    assert len(set(classes)) == 3 and minicompile.record.stats()["graph_breaks"] == 0

@@ -23,6 +23,7 @@ from . import (
     conversions,
     float_questions,
     higher_order,
+    made_classes,
     numpy_arrays,
     operators,
     overrides,
@@ -69,7 +70,7 @@ def inlined_for_lists(original, polyfill):
 
 GIVEN = {**POLYFILLS, **heaps.POLYFILLS, **tensors.POLYFILLS, **overriding.POLYFILLS}
 FAMILIES = [operators, conversions, questions, autograd_functions, backward_hooks, higher_order]
-FAMILIES += [tensor_subclasses, numpy_arrays, weak_references, random_numbers]
+FAMILIES += [tensor_subclasses, numpy_arrays, weak_references, random_numbers, made_classes]
 HANDLERS = {
     **{original: inlined(original, polyfill) for original, polyfill in GIVEN.items()},
     **{original: inlined_for_lists(original, polyfill) for original, polyfill in heaps.OF_LISTS.items()},
