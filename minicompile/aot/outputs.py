@@ -73,6 +73,24 @@ class OutputSpec:
     through: int = None
 
 
+SPLITS = {  # views that an operator makes several of at once -> that operator
+    "split_Tensor_ViewMeta": torch.split,
+    "split_with_sizes_ViewMeta": torch.ops.aten.split_with_sizes.default,
+    "unbind_int_ViewMeta": torch.unbind,
+}
+
+
+def split_of(spec):
+    """(what is split and how, the operator, its arguments, which piece) of an output that is one of several views."""
+    operator = SPLITS.get(type(spec.views[-1]).__name__) if spec.views else None
+    if operator is None:
+        return None
+    steps = [(type(v).__name__, v.as_tuple()) for v in spec.views]
+    (_, (_, piece, _, _, *arguments)) = steps.pop()
+    key = str((spec.kind, spec.index, spec.through, spec.needs_grad, steps, operator, arguments))
+    return key, operator, arguments, piece
+
+
 class OutputPlanner:
     """Sorts the outputs of the user's graph by where their memory is."""
 

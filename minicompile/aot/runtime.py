@@ -6,6 +6,8 @@ it): copy new values into the inputs that the program wrote, rebuild views from 
 Mirrors `torch/_functorch/_aot_autograd/runtime_wrappers.py`.  Taught in chapter 08.
 """
 
+import dataclasses
+
 import torch
 from torch import fx
 
@@ -13,7 +15,7 @@ from . import undoing
 from ._link import link
 from .junctions import gradients
 from .nodes import is_tensor, is_view
-from .outputs import replay_views, write_input
+from .outputs import replay_views, split_of, write_input
 from .overlap import extent
 
 
@@ -69,7 +71,7 @@ def output_expression(writer, spec, offset, through):
     elif spec.views is not None:
         view = f"replay_views({through or base}, {writer.name('views', spec.views)})"
     else:
-        return base
+        return through or base
     return f"{view}.data" if spec.own_version else view
 
 
@@ -101,6 +103,7 @@ class Epilogue:
 
     def __init__(self, writer, graph):
         self.writer, self.graph, self.made, self.done = writer, graph, {}, set()
+        self.splits, self.pieces = [split_of(spec) for spec in graph.outputs], {}
         for position in range(len(graph.mutations)):
             self.once(self.mutation, position)
         names = [self.output(k) for k in range(len(graph.outputs))]
@@ -122,14 +125,29 @@ class Epilogue:
             if spec.kind == "graph":
                 self.once(self.link, spec.index + len(graph.mutations))
             through = None if spec.through is None else self.output(spec.through)
-            expression = output_expression(self.writer, spec, len(graph.mutations), through)
             other_mode = spec.needs_grad is not None and spec.needs_grad != graph.grad_enabled
+            expression = self.piece(k, through) or output_expression(self.writer, spec, len(graph.mutations), through)
             if other_mode or self.is_named(k):
                 wanted = spec.needs_grad if other_mode else graph.grad_enabled
                 self.writer.add_in_mode(f"output_{k} = {expression}", graph.grad_enabled, wanted)
                 expression = f"output_{k}"
             self.made[k] = expression
         return self.made[k]
+
+    def piece(self, k, through):
+        """Of views that eager makes at once, as `chunk` does: one call here, too, whose gradients are one tensor."""
+        graph, spec = self.graph, self.graph.outputs[k]
+        if self.splits[k] is None or graph.junctions or [s and s[0] for s in self.splits].count(self.splits[k][0]) < 2:
+            return None
+        key, operator, arguments, piece = self.splits[k]
+        if key not in self.pieces:
+            self.pieces[key] = f"pieces_{len(self.pieces)}"
+            whole = dataclasses.replace(spec, views=spec.views[:-1] or None, own_version=False)
+            whole = output_expression(self.writer, whole, len(graph.mutations), through)
+            call = f"{self.writer.name('split', operator)}({', '.join([whole, *map(repr, arguments)])})"
+            wanted = graph.grad_enabled if spec.needs_grad is None else spec.needs_grad
+            self.writer.add_in_mode(f"{self.pieces[key]} = {call}", graph.grad_enabled, wanted)
+        return f"{self.pieces[key]}[{piece}]{'.data' if spec.own_version else ''}"
 
     def is_named(self, k):
         """Is it read before it is returned?"""

@@ -281,3 +281,17 @@ def test_boxed_compiler():
     assert same is x
     out.sum().backward()
     assert torch.equal(x.grad, w.detach())
+
+
+SPLITS = {
+    "chunk": lambda y: y.chunk(2, -1),
+    "split": lambda y: y.t().split([3, 5]),
+    "unbind": lambda y: y.unbind(0)[1:3],
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_views_that_one_operator_makes_have_one_gradient(name):
+    """As in eager: not one with zeros around for each of them, and a sum."""
+    first, second = compiled(lambda x, w: SPLITS[name](x @ w))(torch.randn(4, 6), torch.randn(6, 8, requires_grad=True))
+    assert first.grad_fn is second.grad_fn and first.data_ptr() != second.data_ptr()
