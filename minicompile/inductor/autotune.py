@@ -14,14 +14,17 @@ import torch
 from .. import cache, record
 from . import cuda_graphs
 
-CALLS, ROUNDS = 10, 7  # calls in one measurement, of which the median counts
+CALLS, ROUNDS = 10, 7  # calls in one measurement on a GPU; measurements
 
 
 def timer(call, device):
-    """Seconds of a call; on a GPU of its kernels, without the time that launching them takes."""
+    """Seconds of a call; on a GPU of its kernels, without the time that launching them takes.
+
+    On a CPU the least: what other processes take is no part of a call, and the median has chosen the slower way.
+    """
     call()
     if device.type != "cuda":
-        return statistics.median(_clocked(call) for _ in range(ROUNDS))
+        return min(_clocked(call) for _ in range(ROUNDS))
     pool = torch.cuda.graph_pool_handle()
     replay, _ = cuda_graphs.capture(lambda _: [call() for _ in range(CALLS)], [], pool)
     replay()
