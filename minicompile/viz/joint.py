@@ -11,6 +11,7 @@ from html import escape
 
 from torch import fx
 
+from ..aot.keeping import Sources
 from ..aot.nodes import is_view, needed_for, size_in_bytes
 from ..aot.partitioner import Cut
 from . import style
@@ -166,8 +167,10 @@ def cut_of(graph):
     forward = [n for n in nodes if side(n) == "forward"]
     primals = [n for n in forward if n.op == "placeholder"]
     crossing = {*crossing_values(graph.joint), *(n for n in outputs[graph.result_count :] if side(n) == "forward")}
-    mutated = {primals[m.index] for m in graph.mutations}
-    return Cut(forward, crossing, outputs[: graph.result_count], mutated)
+    tangents = [n for n in nodes if n.op == "placeholder" and n not in primals]
+    sources = Sources(graph, primals, outputs[: graph.result_count], tangents)
+    mutated = {primals[m.index] for m in graph.mutations} | sources.hidden
+    return Cut(forward, crossing, outputs[: graph.result_count], mutated, sources)
 
 
 def prices(cut, node):
