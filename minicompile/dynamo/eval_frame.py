@@ -22,6 +22,7 @@ from .break_kinds import break_error
 from .bytecode import CallArguments, Instruction, assemble
 from .bytecode_analysis import format_instructions
 from .code_table import CodeTable
+from .distinct_objects import add_closing_guards
 from .dynamic_shapes import SizeHistory
 from .guard_reports import recompile_reason
 from .guards import GuardSet, frame_arguments
@@ -273,7 +274,7 @@ def capture_frame(options, code, function, arguments, state, function_modes):
             break_at = restart
             continue
         else:
-            output.add_closing_guards()
+            add_closing_guards(output)
             output.guards.include(carried)
         finally:
             output.side_effects.restore_modes()

@@ -115,6 +115,7 @@ class OutputGraph:
         self.is_trial = False  # see unseen_calls.py
         self.warnings = []  # that its operators gave
         self.draws = []  # (DrawSource, source of the random generator, method, arguments), in order
+        self.existing_keys = {}  # the trackers of existing objects that are keys, or are looked for as keys -> None
         self.array_sources = []  # of numpy arrays: the tensors that stand for them are made anew at each call
         self.guards = GuardSet(function_modes.ambient)
         self.side_effects = SideEffects(self)
@@ -383,18 +384,3 @@ class OutputGraph:
     def path_to(self, value):
         """The source by which a known value was reached first."""
         return self.variables_by_id[id(value)][2]
-
-    def add_closing_guards(self):
-        """Tensor inputs, arrays and changed objects are different ones; and what was assumed about symbolic sizes."""
-        for guard in self.sizes.guards():
-            self.guards.add_shape(guard)
-        tensors = [graph_input.source for graph_input in self.tensor_inputs()]
-        for sources in (tensors, self.array_sources, *self.sources_of_changed_objects()):
-            if len(sources) > 1:
-                self.guards.add_alias(tuple(sources), same=False)
-
-    def sources_of_changed_objects(self):
-        """For each class of which the program changes an object: what must not be one object, all that it looked at."""
-        seen = [v for _, v, _ in self.variables_by_id.values() if v.source is not None and not v.is_immutable()]
-        for cls in dict.fromkeys(t.python_type() for t in self.side_effects.order if t.source is not None):
-            yield [v.source for v in seen if v.python_type() is cls]

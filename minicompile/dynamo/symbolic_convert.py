@@ -12,6 +12,8 @@ The policy for breaks: `Unsupported` comes to name a step, in the innermost fram
 nothing ever has to be undone.
 """
 
+import gc
+
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .. import config, errors
@@ -20,7 +22,7 @@ from .break_kinds import break_error
 from .bytecode import decode
 from .bytecode_analysis import live_sets
 from .code_table import CodeTable
-from .lifetimes import StackArguments
+from .lifetimes import StackArguments, same
 from .nested_breaks import breaking_frame, frames_down_to
 from .opcodes import Opcodes
 from .opcodes_calls import bind_arguments
@@ -376,7 +378,10 @@ class InstructionTranslator(InstructionTranslatorBase):
         return self.raised_at[self.handling[0]] if self.handling else self.step_number
 
     def has_dropped_an_argument(self):
-        return any(self.locals.get(name) is not tracker for name, tracker in self.arguments.items())
+        """Also one that lay on the stack of a resume function."""
+        values = [value for name, value in self.locals.items() if not name.startswith("__stack_")]
+        held = set(map(same, (*self.stack, *values)))
+        return any(same(t) not in held and gc.is_tracked(t.value) for t in self.arguments.values())
 
     def unwind(self, instruction, observed):
         """One that is raised in a handler counts for the exception that brought us there: a break must come before."""

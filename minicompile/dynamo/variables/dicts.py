@@ -86,11 +86,7 @@ class DictVariable(BuiltinObject):
                 tx.guard("has_key" if stand_in in self.original else "lacks_key", self.source, stand_in)
             else:
                 self.look(tx)
-        pair = self.items.get(stand_in)
-        if pair is None and key.source is not None and not key.is_immutable():  # it is none of the keys
-            for other, _ in self.items.values():
-                tx.is_same(key, other)
-        return stand_in, pair
+        return stand_in, self.items.get(stand_in)
 
     def as_python_constant(self):
         pairs = list(self.items.values())

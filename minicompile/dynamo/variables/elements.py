@@ -9,6 +9,7 @@ Mirrors parts of `torch/_dynamo/variables/lists.py` and `HashableTracker` of `di
 import collections
 import operator
 
+from ..distinct_objects import note_keys
 from ..guard_checks import KeyOfType
 from ..source import CallSource, ItemSource
 from .base import (
@@ -71,7 +72,11 @@ def hashable(tx, variable):
     if isinstance(variable, ConstantVariable):
         tx.fold(hash, [variable], {})  # a union or an annotation may hold what cannot be hashed
     by_method = hasattr(variable, "hashes_by_method") and variable.hashes_by_method(tx)
-    return UserKey(tx, variable) if by_method else variable.key()
+    if by_method:
+        return UserKey(tx, variable)
+    stand_in = variable.key()
+    note_keys(tx.output, stand_in)
+    return stand_in
 
 
 def elements(tx, items):

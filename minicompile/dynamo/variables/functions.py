@@ -263,7 +263,7 @@ class BoundMethodVariable(VariableTracker):
         return self.source is None
 
     def key(self):
-        return (BoundMethodVariable, self.function.key(), id(self.instance.realize()))
+        return (BoundMethodVariable, self.function.key(), self.instance.realize())
 
     def call_function(self, tx, args, kwargs):
         function = self.function.realize()

@@ -4,11 +4,14 @@ Goes in: the tracker of a weak reference, or what one is made to.  Comes out: th
 Mirrors parts of `torch/_dynamo/variables/misc.py`.  Taught in chapter 06.
 """
 
+import sys
+import types
 import weakref
 
 from ..builder import wraps
+from ..skip_files import attributes_of
 from ..source import CallSource
-from .base import NotConstant, ValueVariable, VariableTracker, as_observed, can_change, complain, unsupported
+from .base import VariableTracker, as_observed, can_change, complain, unsupported
 from .constant import NONE
 from .descriptors import type_lookup
 from .elements import is_none
@@ -34,25 +37,42 @@ def refuse_dead(tx):
         )
 
 
-class WeakReferenceVariable(ValueVariable):
-    """An existing weak reference: what it refers to is read anew, and guarded, when somebody looks."""
+class WeakReferenceVariable(VariableTracker):
+    """An existing weak reference.  referent: what it refers to, read anew and guarded when somebody looks."""
 
-    def as_python_constant(self):
-        """One to a class stands for the class."""
-        if not isinstance(self.value(), type):
-            raise NotConstant(self)
-        return self.value
+    def __init__(self, value, source, referent):
+        super().__init__(source)
+        self.value, self.referent = value, referent
+
+    def python_type(self):
+        return type(self.value)
 
     def key(self):
-        """Equal to every other reference to the object, where the object is equal only to itself."""
-        cls = type(self.value())
-        plain = cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
-        return self.value if plain else super().key()
+        """Equal to every other reference to what is equal."""
+        if self.referent.value is None:
+            return super().key()
+        refuse_dead(self.referent.output.current_translator)
+        return WeakReferenceVariable, self.referent.key()
+
+    def method___eq__(self, tx, other):
+        other = other.realize()
+        if isinstance(other, NewWeakReferenceVariable):
+            other = other.reference
+        if not isinstance(other, WeakReferenceVariable):
+            return tx.build(NotImplemented)
+        refuse_dead(tx)
+        if self.referent.value is None or other.referent.value is None:
+            return tx.build(tx.is_same(self, other))
+        return tx.build(tx.equals(self.referent, other.referent))
+
+    def method___ne__(self, tx, other):
+        answer = self.method___eq__(tx, other)
+        return answer if answer.value is NotImplemented else tx.build(not answer.value)
 
     def call_function(self, tx, args, kwargs):
         refuse_arguments(tx, args, kwargs)
         refuse_dead(tx)
-        return tx.output.lazy(self.value(), CallSource(self.source, dereference))
+        return self.referent
 
 
 class NewWeakReferenceVariable(VariableTracker):
@@ -71,12 +91,30 @@ class NewWeakReferenceVariable(VariableTracker):
     def key(self):
         return self.reference.key()
 
+    def method___eq__(self, tx, other):
+        return self.reference.method___eq__(tx, other)
+
+    def method___ne__(self, tx, other):
+        return self.reference.method___ne__(tx, other)
+
     def call_function(self, tx, args, kwargs):
         return self.reference.call_function(tx, args, kwargs)
 
 
+def refuse_mortal(referent):
+    """Compiled code and its guards keep the classes and functions that they know: only what a module keeps, too."""
+    value = getattr(referent, "value", None)
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        kept = sys.modules.get(value.__module__)
+        for name in value.__qualname__.split("."):
+            kept = attributes_of(kept).get(name) if isinstance(kept, (type, types.ModuleType)) else None
+        if kept is not value:
+            unsupported("object with a finalizer", f"a weak reference to {referent}, which no module keeps")
+
+
 def make_reference(tx, referent, callback=NONE):
     """`weakref.ref(...)` of what was there before; other objects may die while the reference lives."""
+    refuse_mortal(referent)
     referent = referent.realize()
     is_class = issubclass(referent.python_type(), type)
     if not is_class and (referent.source is None or not hasattr(referent, "value")):
@@ -149,7 +187,8 @@ def wrap_weak_proxy(output, value, source):
 @wraps(weakref.ReferenceType)
 def wrap_weak_reference(output, value, source):
     output.guard("type", source, type(value))
-    return WeakReferenceVariable(value, placed(value, source))
+    source = placed(value, source)
+    return WeakReferenceVariable(value, source, output.lazy(value(), CallSource(source, dereference)))
 
 
 HANDLERS = {weakref.ref: make_reference}
