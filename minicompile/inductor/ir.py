@@ -92,6 +92,11 @@ class Layout:
     def nbytes(self):
         return self.numel() * self.dtype.itemsize
 
+    def span(self):
+        """Bytes from the first element to the last: more than it has where it lies as a part of something wider."""
+        last = sum((n - 1) * step for n, step in zip(self.size, self.stride, strict=True))
+        return 0 if 0 in self.size else (last + 1) * self.dtype.itemsize
+
     def is_contiguous(self):
         return all(
             n == 1 or a == b for n, a, b in zip(self.size, self.stride, contiguous_strides(self.size), strict=True)

@@ -183,7 +183,7 @@ def arrange(plan, layouts, own):
     for k, new in enumerate(plan.allocate):
         living = sorted(each for each in living if each[2] >= k)
         for name, old in new:
-            nbytes = layouts[name].nbytes()
+            nbytes = layouts[name].span()
             if old is not None or name in seen or name not in last or not isinstance(nbytes, int) or not nbytes:
                 continue
             place, nbytes = 0, -(-nbytes // LINE) * LINE

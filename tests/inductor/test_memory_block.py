@@ -9,7 +9,7 @@ from patterns import aten_graph
 
 import minicompile
 from minicompile import inductor
-from minicompile.inductor import memory
+from minicompile.inductor import ir, memory
 from minicompile.inductor.codegen import wrapper
 
 WEIGHTS = [torch.randn(64, 64) for _ in range(3)]
@@ -104,3 +104,16 @@ def test_what_a_users_operator_may_hold_lies_elsewhere():
         compiled(x)
     for x, kept in zip(inputs, held, strict=True):
         torch.testing.assert_close(kept, (x @ WEIGHTS[0]).relu())
+
+
+@pytest.mark.parametrize(
+    "size, stride", [((2, 3, 1, 8), (120, 40, 8, 1)), ((4, 5), (1, 4)), ((4, 5), (5, 0)), ((0, 3), (3, 1))]
+)
+def test_a_place_is_as_long_as_what_pytorch_allocates(size, stride):
+    """Also where rows lie in the order of something wider, with holes between them."""
+    layout = ir.Layout(torch.device("cpu"), torch.float32, size, stride)
+    nbytes = torch.empty_strided(size, stride).untyped_storage().nbytes()
+    assert layout.span() == nbytes
+    plan = memory.MemoryPlan(allocate=[[("a", None)], [("b", None)], []], free=[[], [], ["a", "b"]], storage={})
+    memory.arrange(plan, {"a": layout, "b": layout}, {"a", "b"})
+    assert plan.block >= 2 * nbytes and (not nbytes or abs(plan.places["a"] - plan.places["b"]) >= nbytes)
