@@ -68,7 +68,8 @@ class Var(metaclass=Interned):
     __slots__ = ("name", "size", "text", "__weakref__")
 
     def __init__(self, name, size):
-        self.name, self.size, self.text = name, size, name
+        # A number of SymPy's is equal to Python's, and whoever asks for this variable next gets the same object.
+        self.name, self.size, self.text = name, int(size) if isinstance(size, sympy.Integer) else size, name
 
     def __repr__(self):
         return self.name

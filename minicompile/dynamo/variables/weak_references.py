@@ -27,14 +27,27 @@ def refuse_arguments(tx, args, kwargs):
     complain(tx, weakref.ref(object), *args, **kwargs)
 
 
-def refuse_dead(tx):
+def refuse_dead(tx, value):
     """What the captured program has let go of is still there during capture, and when guards are checked."""
-    if tx.side_effects.order or tx.root().has_dropped_an_argument():
+    if not is_kept_by_a_module(value) and (tx.side_effects.order or tx.root().has_dropped_an_argument()):
         unsupported(
             "object with a finalizer",
             "a weak reference is asked after the program let go of objects: it may have died with them",
             "ask it before, or keep what it refers to in a variable",
         )
+
+
+def is_kept_by_a_module(value):
+    """A class or function that is found where it says."""
+    if not isinstance(value, NAMED):
+        return False
+    kept = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        kept = attributes_of(kept).get(name) if isinstance(kept, (type, types.ModuleType)) else None
+    return kept is value
+
+
+NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
 class WeakReferenceVariable(VariableTracker):
@@ -51,7 +64,7 @@ class WeakReferenceVariable(VariableTracker):
         """Equal to every other reference to what is equal."""
         if self.referent.value is None:
             return super().key()
-        refuse_dead(self.referent.output.current_translator)
+        refuse_dead(self.referent.output.current_translator, self.referent.value)
         return WeakReferenceVariable, self.referent.key()
 
     def method___eq__(self, tx, other):
@@ -60,7 +73,8 @@ class WeakReferenceVariable(VariableTracker):
             other = other.reference
         if not isinstance(other, WeakReferenceVariable):
             return tx.build(NotImplemented)
-        refuse_dead(tx)
+        refuse_dead(tx, self.referent.value)
+        refuse_dead(tx, other.referent.value)
         if self.referent.value is None or other.referent.value is None:
             return tx.build(tx.is_same(self, other))
         return tx.build(tx.equals(self.referent, other.referent))
@@ -71,7 +85,7 @@ class WeakReferenceVariable(VariableTracker):
 
     def call_function(self, tx, args, kwargs):
         refuse_arguments(tx, args, kwargs)
-        refuse_dead(tx)
+        refuse_dead(tx, self.referent.value)
         return self.referent
 
 
@@ -101,20 +115,11 @@ class NewWeakReferenceVariable(VariableTracker):
         return self.reference.call_function(tx, args, kwargs)
 
 
-def refuse_mortal(referent):
-    """Compiled code and its guards keep the classes and functions that they know: only what a module keeps, too."""
-    value = getattr(referent, "value", None)
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
-        kept = sys.modules.get(value.__module__)
-        for name in value.__qualname__.split("."):
-            kept = attributes_of(kept).get(name) if isinstance(kept, (type, types.ModuleType)) else None
-        if kept is not value:
-            unsupported("object with a finalizer", f"a weak reference to {referent}, which no module keeps")
-
-
 def make_reference(tx, referent, callback=NONE):
     """`weakref.ref(...)` of what was there before; other objects may die while the reference lives."""
-    refuse_mortal(referent)
+    value = getattr(referent, "value", None)
+    if isinstance(value, NAMED) and not is_kept_by_a_module(value):  # compiled code and its guards would keep it
+        unsupported("object with a finalizer", f"a weak reference to {referent}, which no module keeps")
     referent = referent.realize()
     is_class = issubclass(referent.python_type(), type)
     if not is_class and (referent.source is None or not hasattr(referent, "value")):
@@ -159,7 +164,7 @@ class WeakProxyVariable(VariableTracker):
         lookup = None if found is None else type_lookup(type(found), "__getattribute__").owner
         if found is None or can_change(lookup):
             unsupported("attribute written in C", "a weak proxy of what is gone, or decides what its attributes are")
-        refuse_dead(tx)
+        refuse_dead(tx, found)
         return tx.output.lazy(found, CallSource(placed(self.value, self.source), referent)).realize()
 
     var_getattr, var_setattr, var_delattr = map(asks_referent, ("var_getattr", "var_setattr", "var_delattr"))
