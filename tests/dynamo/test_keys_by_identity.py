@@ -132,3 +132,25 @@ def test_an_argument_on_the_stack_that_dies():
         return x + 1, reference() is None
 
     assert minicompile.compile(program, backend="eager")(torch.ones(1))[1]
+
+
+def test_the_order_of_a_set_where_addresses_come_between_values():
+    def program(x, a):
+        a.append(x)
+        return x + 1, [each for each in {*a} if each is not x]
+
+    x, compiled = torch.ones(1), minicompile.compile(program, backend="eager")
+    for values in ([2, 0, 1], [9, 8, 1, 0]):
+        assert compiled(x, list(values))[1] == program(x, list(values))[1]
+
+
+def test_an_iterator_that_has_met_its_sentinel():
+    def program(x):
+        iterator = iter(lambda: 1, 1)
+        for _ in iterator:
+            pass
+        return x + 1, iterator
+
+    compiled = minicompile.compile(program, backend="eager")
+    first, second = compiled(torch.ones(1))[1], compiled(torch.ones(1))[1]
+    assert type(first) is type(iter(int, 1)) and list(first) == [] and first is not second

@@ -137,13 +137,18 @@ class CallableIterator(ComposedIterator):
         return item
 
     def reconstruct(self, codegen):
-        if not self.parts:
-            return codegen.load_const(iter(()))
-        codegen.call(iter, *self.parts)
+        codegen.call(iter, *self.parts) if self.parts else codegen.call(at_its_end)
 
     def replay(self, codegen):
         if not self.parts:
             unsupported("iterator from outside", "an existing iter(callable, sentinel) came to its end")
+
+
+def at_its_end():
+    """`iter(function, sentinel)` that has met its sentinel."""
+    iterator = iter(int, 0)
+    next(iterator, None)
+    return iterator
 
 
 class CombinatorialIterator(IteratorVariable):

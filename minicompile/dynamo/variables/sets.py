@@ -72,6 +72,8 @@ class SetVariable(BuiltinObject):
             if not self.order_known and len(self.items) > 1:
                 unsupported("builtin on an unknown value", f"the order of {self}, which capture has changed")
             return {key: self.items[key] for key in self.real}
+        if self.existing is None and len(self.items) > 1 and not all(map(hashed_by_address, self.items)):
+            unsupported("builtin on an unknown value", f"the order of {self}, where addresses come between values")
         return self.items
 
     def depend_on_order(self):
