@@ -9,6 +9,7 @@ look (a call that capture cannot see into) breaks the graph first.
 """
 
 import itertools
+import sys
 
 import torch
 
@@ -73,6 +74,13 @@ class SideEffects:
     def new_object(self, tracker):
         self.new_objects.add(tracker)
         self.attributes.setdefault(tracker, {})
+
+    def forget_dead(self):
+        """Objects made here that nobody holds any more: what only they held is gone with them."""
+        while dead := [t for t in self.new_objects if t not in self.order and sys.getrefcount(t) == ONLY_HERE]:
+            self.new_objects.difference_update(dead)
+            while dead:
+                del self.attributes[dead.pop()]
 
     def store_attr(self, tracker, name, value):
         if type(name) is not str:  # a `__dict__` keeps the very object
@@ -211,3 +219,6 @@ class SideEffects:
         """How many of the torch function modes, from the outermost on, are the same as at the start."""
         pairs = zip(self.first_function_modes, self.function_modes)
         return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
+
+
+ONLY_HERE = 4  # references: `new_objects`, `attributes`, the loop and the argument of getrefcount

@@ -225,6 +225,8 @@ def close_dropped(tx):
     """CPython closes a generator when nobody holds it any more.  Who holds its tracker here, holds it there."""
     generators, k = tx.output.generators, 0
     while k < len(generators):
+        if k == 0:
+            tx.side_effects.forget_dead()
         if not generators[k].finished and sys.getrefcount(generators[k]) != NOBODY_ELSE:
             k += 1
             continue
