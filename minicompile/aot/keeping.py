@@ -186,9 +186,7 @@ class Watch:
     def begin(self, ctx, inputs, outputs):
         if not self.kept:
             return
-        if (
-            top_hooks(False) is not None
-        ):  # with hooks of the program's, as a checkpoint has them, autograd looks nowhere
+        if top_hooks(False) is not None:  # the program's, as a checkpoint has them: autograd looks nowhere then
             ctx.counters = ctx.versions = []
             return
         ctx.counters = [counter_of(inputs[i] if is_input else outputs[i]) for is_input, i, _ in self.places]

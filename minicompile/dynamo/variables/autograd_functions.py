@@ -169,11 +169,8 @@ class FunctionCapture:
         """(GraphModule, the values that it takes behind the gradients); no graph where it raises without some."""
         tx, before, reads = self.tx, effects_of(self.output), Reads(self.tx)
         reads.left_on(self.context)
-        with (
-            reads.noted(),
-            torch._C._DisableAutocast(),
-            nested_graph(self.output) as nested,
-        ):  # which switches back what is switched
+        # The nested graph switches autocast back, where the backward switches it.
+        with reads.noted(), torch._C._DisableAutocast(), nested_graph(self.output) as nested:
             gradients = [self.gradient(nested, t) if p == "1" else NONE for t, p in zip(self.returned, pattern)]
             tensors = iter(gradients)
             arguments = [next(tensors) if item in self.returned else NONE for item in self.outputs]
