@@ -6,7 +6,6 @@ Mirrors `torch/_dynamo/codegen.py`.  Taught in chapters 05 and 06.
 """
 
 import collections
-import types
 
 from torch import fx
 
@@ -15,18 +14,11 @@ from .skip_files import attributes_of
 from .source import AttrSource, ItemSource, Source
 from .variables.base import LazyVariable, VariableTracker, unsupported
 from .variables.constant import HAVE_COPIES
-from .variables.descriptors import is_data_descriptor, past_program, type_lookup
+from .variables.descriptors import past_program
+from .variables.instance_dict import DictEntry
 from .variables.tensor import TensorVariable
 
 GRAPH_OUTPUT = "__graph_out"
-
-
-def written_by_code(cls, name):
-    """Whether `object.name = value` would run a `__set__`: of a property, or of a descriptor written in Python."""
-    found = type_lookup(cls, name)
-    if found is None or not is_data_descriptor(found.attribute):
-        return False
-    return not isinstance(found.attribute, (types.MemberDescriptorType, types.GetSetDescriptorType))
 
 
 def is_untouched(tracker):
@@ -243,8 +235,8 @@ class PyCodegen:
     def write_attribute(self, tracker, name, value):
         """`object.name = value`, past any `__setattr__` of the user's class (capture has already run that)."""
         cls = tracker.python_type()
-        if written_by_code(cls, name):
-            return self.write_instance_dict(tracker, name, value)
+        if isinstance(name, DictEntry):
+            return self.write_instance_dict(tracker, name.name, value)
         if value is self.side_effects.DELETED:
             return self.run(past_program(cls, "__delattr__") or delattr, tracker, name)
         setter = past_program(cls, "__setattr__")

@@ -18,6 +18,7 @@ from .skip_files import attributes_of, held_by
 from .variables.base import LazyVariable, unsupported
 from .variables.cells import CellVariable, is_empty
 from .variables.descriptors import type_lookup
+from .variables.instance_dict import DictEntry
 
 CALLBACK_OF = weakref.ref.__callback__.__get__
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict, collections.OrderedDict, collections.defaultdict)
@@ -88,8 +89,8 @@ def refuse_overwriting(owner, name, following):
             refuse_drop(found.attribute.__get__(value), name, following)
         except AttributeError:
             return  # it is not set
-    elif name in (attributes := attributes_of(value)):
-        refuse_drop(attributes[name], name, following)
+    elif (entry := name.name if isinstance(name, DictEntry) else name) in (attributes := attributes_of(value)):
+        refuse_drop(attributes[entry], entry, following)
 
 
 class StackArguments:

@@ -16,6 +16,7 @@ import torch
 from .lifetimes import is_mortal, refuse_drop, refuse_drop_of, refuse_overwriting, same
 from .polyfills.tensors import set_inference_mode
 from .variables.base import unsupported
+from .variables.instance_dict import DictEntry
 
 
 class _Deleted:
@@ -83,7 +84,7 @@ class SideEffects:
                 del self.attributes[dead.pop()]
 
     def store_attr(self, tracker, name, value):
-        if type(name) is not str:  # a `__dict__` keeps the very object
+        if not isinstance(name, DictEntry) and type(name) is not str:  # a `__dict__` keeps the very object
             unsupported("instance __dict__", f"the name {name!r} is no plain string")
         self.activity += 1
         pending = self.attributes.setdefault(tracker, {})

@@ -11,6 +11,7 @@ import torch
 from worlds import same
 
 import minicompile
+from minicompile.testing import differences
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -590,3 +591,58 @@ def test_each_call_makes_a_named_tuple_class_of_its_own():
         assert box.__module__ == __name__ and repr(other) == "Box(low=1, high=2)"
         classes.append(box)
     assert len(set(classes)) == 3 and minicompile.record.stats()["graph_breaks"] == 0
+
+
+class Shifted:
+    amount = 2
+
+    def shift(self, x):
+        return x + self.amount
+
+
+def make_classes(x, y):
+    """Closures over an argument and over the class itself, `super`, a tensor and a list in the namespace."""
+    seen = []
+
+    def scaled(self, value, *, by=3):
+        seen.append(type(self) is cls)
+        return super(cls, self).shift(value) * y * self.scale * by
+
+    cls = type("Scaled", (Shifted,), {"scaled": scaled, "scale": x * 2, "made": seen, "__len__": lambda self: 4})
+    other = type("Other", (cls,), dict(amount=5))
+    cls.count = 1
+    made, derived = cls(), other()
+    module = type("Layer", (torch.nn.Module,), {"forward": lambda self, value: value * len(made)})()
+    flags = isinstance(derived, Shifted), issubclass(other, cls), hasattr(other, "count"), cls.made is seen
+    return cls, made, derived.scaled(x), made.scaled(x, by=1), module(x), flags, bool(made), repr(cls)[-8:], seen
+
+
+def test_each_call_makes_a_class_of_its_own_by_type(monkeypatch):
+    compiled, classes = minicompile.compile(make_classes, backend="eager"), []
+    for number in range(4):
+        if number == 2:
+            monkeypatch.setattr(Shifted, "shift", lambda self, x: x - self.amount)
+        if number == 3:
+            monkeypatch.setattr(Shifted, "__len__", lambda self: 0, raising=False)
+        x = torch.full((2,), float(number))
+        expected, found = make_classes(x, 3.0), compiled(x, 3.0)
+        assert not differences(expected[2:], found[2:])
+        cls, made = found[:2]
+        assert type(made) is cls and cls.__mro__[1:] == (Shifted, object) and not differences(made.scale, x * 2)
+        assert list(vars(cls)) == list(vars(expected[0])) and cls.__module__ == __name__
+        assert not differences(made.scaled(x), expected[1].scaled(x))
+        assert found[-1] == [False, True, True] and cls.made is found[-1]
+        classes.append(cls)
+    stats = minicompile.record.stats()
+    assert len(set(classes)) == 4 and (stats["graph_breaks"], stats["recompiles"]) == (0, 1)
+
+
+@pytest.mark.parametrize("arguments", [("N", (int, str), {}), ("N", (bool,), {}), ("N", ()), (3, (), {})])
+def test_what_type_refuses(arguments):
+    def program(x):
+        try:
+            type(*arguments)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    twice(program)

@@ -732,3 +732,52 @@ def test_the_tables_of_a_module_are_read_past_its_own_lookup():
     object.__getattribute__(module, "_modules")["layer"] = torch.nn.Linear(3, 3)
     for _ in range(2):
         assert torch.equal(minicompile.compile(module, backend="eager")(X), module(X))
+
+
+# --- entries of `__dict__` for which the class has a descriptor -------------------------------------------
+class Behind:
+    __slots__ = ("slot", "__dict__")
+
+    @property
+    def shown(self):
+        return self.__dict__["shown"] * 2
+
+    @shown.setter
+    def shown(self, value):
+        self.__dict__["shown"] = value
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_entries_behind_a_descriptor(existing):
+    def program():
+        given = Behind()
+        given.__dict__["slot"] = given.shown = 5
+
+        def f(x):
+            b = given if existing else Behind()
+            found = [b.__dict__.get("shown"), list(vars(b)), hasattr(b, "slot")]
+            b.shown, b.slot, b.__dict__["slot"] = 3, 4, 6
+            found += [list(b.__dict__), b.slot, b.shown, len(vars(b)), dict(vars(b))]
+            del b.__dict__["shown"]
+            b.__dict__["shown"] = 7
+            del b.slot
+            return x * b.shown, found, list(b.__dict__.items()), hasattr(b, "slot"), b.__dict__["slot"], b.__dict__
+
+        return f, [(X,), (X,)], lambda: list(given.__dict__.items())
+
+    same(program)
+
+
+def test_a_function_that_wraps_a_class():
+    def program():
+        def f(x):
+            @functools.wraps(torch.nn.Linear, assigned=("__name__", "__doc__"))
+            def make(*arguments):
+                return torch.nn.Linear(*arguments)
+
+            known = list(vars(make)) == [*vars(torch.nn.Linear), "__wrapped__"]
+            return x + 1, make.__module__, make.__doc__ == torch.nn.Linear.__doc__, known, vars(make)["__module__"]
+
+        return f, [(X,), (X,)]
+
+    same(program)

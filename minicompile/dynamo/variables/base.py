@@ -12,6 +12,7 @@ be undone.
 
 import collections
 import reprlib
+import weakref
 
 import torch
 
@@ -52,6 +53,18 @@ HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_*
 def can_change(cls):
     """Whether a program may give the class other attributes: not those written in C."""
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+
+
+_made = weakref.WeakValueDictionary()  # by id: what a metaclass of the user's compares or hashes is not asked
+
+
+def mark_made(cls):
+    """The class is a model of one that the program makes anew at each call."""
+    _made[id(cls)] = cls
+
+
+def is_made(cls):
+    return _made.get(id(cls)) is cls
 
 
 KEYWORDS = {  # of exceptions: what their `__init__` takes by name

@@ -17,7 +17,17 @@ from .. import polyfills
 from ..builder import WRAPPERS, guarded, wraps_if
 from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from . import builtin_subclasses, descriptors, exceptions, random_numbers, tensor_subclasses
-from .base import ValueVariable, VariableTracker, as_observed, can_change, complain, stand_in, type_name, unsupported
+from .base import (
+    ValueVariable,
+    VariableTracker,
+    as_observed,
+    can_change,
+    complain,
+    is_made,
+    stand_in,
+    type_name,
+    unsupported,
+)
 from .constant import wrap_constant
 from .descriptors import class_lookup, descriptor_get, dict_of, type_lookup, value_at
 from .dict_views import MappingProxyVariable, proxied
@@ -67,7 +77,7 @@ class UserDefinedClassVariable(ValueVariable):
             unsupported("attribute written in C", f"the annotations of {self} are made when they are first read")
         with as_observed(tx):
             value = getattr(self.value, found.name)
-        if not can_change(self.value):
+        if not descriptors.stays(self.value):
             return tx.build(value)
         return tx.output.lazy(value, AttrSource(ConstantSource(self.value, self.value.__qualname__), found.name))
 
@@ -75,6 +85,8 @@ class UserDefinedClassVariable(ValueVariable):
         """The class's own `__dict__`, guarded as a dict is."""
         if tx.side_effects.pending_attributes(tx.output.known(self.value)):
             unsupported("class changed", f"the __dict__ of {self} is read after that")
+        if is_made(self.value):
+            unsupported("class definition", f"the __dict__ of {self}, which is made here, is read")
         cls, items = self.value, {}
         source = descriptors.namespace_source(cls) if can_change(cls) else None
         for name, attribute in cls.__dict__.items():

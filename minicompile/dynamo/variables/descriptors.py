@@ -16,7 +16,7 @@ from ... import errors
 from ..builder import guarded, wraps_if
 from ..skip_files import attributes_of, dict_reader
 from ..source import AttrSource, CallSource, ConstantSource, ItemSource
-from .base import ValueVariable, VariableTracker, can_change, complain, stand_in, unsupported
+from .base import ValueVariable, VariableTracker, can_change, complain, is_made, stand_in, unsupported
 from .warned import WarningsAreBreaks
 from .wrong_calls import check_count
 
@@ -84,15 +84,21 @@ def class_lookup(tx, cls, name, after=None):
 C_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, type(None))
 
 
+def stays(cls):
+    """Whether the class is there at each call, and a program may change it."""
+    return can_change(cls) and not is_made(cls)
+
+
 def guard_lookup(tx, cls, name, after, found):
     """That nothing was found, or a method written in C, is a fact of its own; what else was found is guarded by use."""
     if not can_change(cls):
         return
-    if after is not None or (found is None and type_lookup(type(cls), name)):  # `super`, or the metaclass has one
+    of_super, meta_has_it = after is not None, found is None and type_lookup(type(cls), name)
+    if of_super or meta_has_it or is_made(cls):
         guard_mro(tx, cls)
         mro = mro_of(cls)
         between = mro[mro.index(after) + 1 if after else 0 : mro.index(found.owner) if found else None]
-        for owner in filter(can_change, between):
+        for owner in filter(stays, between):
             tx.guard("lacks_key", namespace_source(owner), name)
     elif found is None:
         tx.guard("class_lacks", ConstantSource(cls, cls.__qualname__), name)
@@ -102,23 +108,26 @@ def guard_lookup(tx, cls, name, after, found):
 
 def guard_attribute(tx, cls, name):
     """The attribute that the class has, by itself or from a base, stays the same object."""
-    if can_change(cls):
+    if stays(cls):
         tx.guard("is", AttrSource(ConstantSource(cls, cls.__qualname__), name), getattr(cls, name))
 
 
 def guard_mro(tx, cls):
     """The bases of the class, and theirs, stay."""
     guard_attribute(tx, cls, "__mro__")
+    for base in cls.__bases__ if is_made(cls) else ():
+        guard_mro(tx, base)
 
 
 def class_source(found):
     """Where to read the attribute again; None on a builtin class.  Plain `C.name` where that gives it unbound."""
-    if not can_change(found.cls):
+    start = found.owner if is_made(found.cls) else found.cls
+    if not stays(start):
         return None
     plain = isinstance(found.attribute, (types.FunctionType, property, staticmethod, classmethod))
     plain = plain or type_lookup(type(found.attribute), "__get__") is None
     first = type_lookup(found.cls, found.name)  # another class's attribute when `super` looked
-    reader = found.cls if first is not None and first.owner is found.owner else found.owner
+    reader = start if first is not None and first.owner is found.owner else found.owner
     if plain and type_lookup(type(reader), found.name) is None:
         return AttrSource(ConstantSource(reader, reader.__qualname__), found.name)
     return entry_source(found)

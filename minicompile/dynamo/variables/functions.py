@@ -15,7 +15,7 @@ from ..builder import wraps, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
 from .descriptors import type_lookup
-from .instance_dict import InstanceDictVariable
+from .instance_dict import InstanceDictVariable, entry_key
 from .wrong_calls import check_count
 
 
@@ -208,7 +208,7 @@ class NestedFunctionVariable(FunctionVariable):
         return {}
 
     def stored_attribute(self, tx, name):
-        return tx.side_effects.load_attr(self, name)
+        return tx.side_effects.load_attr(self, entry_key(self.cls, name))
 
     def guard_lacks(self, tx, name):
         """Nothing was there before."""

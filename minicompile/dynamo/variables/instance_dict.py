@@ -5,12 +5,24 @@ Single names are guarded as "has_key" or "lacks_attribute", a look at all of it 
 Mirrors the `__dict__` handling of `torch/_dynamo/variables/user_defined.py`.  Taught in chapter 06.
 """
 
-import types
+import dataclasses
 
 from ..skip_files import attributes_of
-from . import descriptors
 from .base import VariableTracker, refuse_arguments, unsupported
-from .descriptors import type_lookup
+from .descriptors import is_data_descriptor, type_lookup
+
+
+@dataclasses.dataclass(frozen=True)
+class DictEntry:
+    """Among the attributes that were written: `__dict__[name]`, where a descriptor of the class answers for `name`."""
+
+    name: str
+
+
+def entry_key(cls, name):
+    """The key among the attributes that were written of `__dict__[name]`, of an instance."""
+    found = type_lookup(cls, name)
+    return DictEntry(name) if found is not None and is_data_descriptor(found.attribute) else name
 
 
 class InstanceDictVariable(VariableTracker):
@@ -28,15 +40,15 @@ class InstanceDictVariable(VariableTracker):
         """The attribute names in order, pending writes included; guards the existing ones."""
         existing = self.owner.instance_dict()
         tx.guard("keys", self.source, list(existing))
-        pending = tx.side_effects.pending_attributes(self.owner)
-        slots = {
-            n
-            for n in pending
-            if descriptors.is_data_descriptor(getattr(type_lookup(self.owner.cls, n), "attribute", None))
-        }
-        deleted = {n for n, value in pending.items() if value is tx.side_effects.DELETED}
-        stayed = [n for n in existing if n not in tx.side_effects.moved.get(self.owner, ())]
-        return [n for n in dict.fromkeys((*stayed, *pending)) if n not in slots and n not in deleted]
+        pending, moved = tx.side_effects.pending_attributes(self.owner), tx.side_effects.moved.get(self.owner, ())
+        stayed = [key for key in map(self.key, existing) if key not in moved]
+        written = [key for key in pending if isinstance(key, DictEntry) or self.key(key) == key]  # else it is a slot
+        kept = [key for key in dict.fromkeys((*stayed, *written)) if pending.get(key) is not tx.side_effects.DELETED]
+        return [key.name if isinstance(key, DictEntry) else key for key in kept]
+
+    def key(self, name):
+        """Of an entry, among the attributes that were written."""
+        return entry_key(self.owner.cls, name)
 
     def lookup(self, tx, name):
         """The attribute's tracker or None; guarded either way."""
@@ -44,7 +56,7 @@ class InstanceDictVariable(VariableTracker):
         found = self.owner.stored_attribute(tx, name)
         if found is None:
             self.owner.guard_lacks(tx, name)
-        elif tx.side_effects.load_attr(self.owner, name) is None:
+        elif tx.side_effects.load_attr(self.owner, self.key(name)) is None:
             tx.guard("has_key", self.source, name)
         return found
 
@@ -81,16 +93,12 @@ class InstanceDictVariable(VariableTracker):
         return tx.build(self.lookup(tx, name) is not None)
 
     def method___setitem__(self, tx, name, value):
-        if self.owner.cls is types.FunctionType and type_lookup(types.FunctionType, name.as_python_constant()):
-            unsupported(
-                "instance __dict__", f"{name} in the __dict__ of a function, which has an attribute of this name"
-            )
-        tx.side_effects.store_attr(self.owner, name.as_python_constant(), value)
+        tx.side_effects.store_attr(self.owner, self.key(name.as_python_constant()), value)
         return tx.build(None)
 
     def method___delitem__(self, tx, name):
         self.method___getitem__(tx, name)
-        self.owner.forget(tx, name.as_python_constant())
+        self.owner.forget(tx, self.key(name.as_python_constant()))
         return tx.build(None)
 
     def method_setdefault(self, tx, name, default=None):

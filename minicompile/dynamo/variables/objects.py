@@ -17,11 +17,11 @@ from .. import polyfills
 from ..builder import wraps, wraps_if
 from ..guard_checks import slot_is_unset
 from ..skip_files import attributes_of, dict_reader
-from ..source import AttrSource, CallSource, ConstantSource
+from ..source import AttrSource, CallSource, ConstantSource, ItemSource
 from . import descriptors
 from .base import ObservedException, VariableTracker, type_name, unsupported
 from .descriptors import class_lookup, descriptor_get, dict_source, past_program, type_lookup
-from .instance_dict import InstanceDictVariable
+from .instance_dict import DictEntry, InstanceDictVariable, entry_key
 from .refusals import answered, attribute_name, refuse, refuse_attribute, refuse_none, unset_slot
 from .tables import METHOD_POLYFILLS, PLAIN_BASES
 
@@ -182,13 +182,16 @@ class UserDefinedObjectVariable(VariableTracker):
 
     def stored_attribute(self, tx, name):
         """What the instance itself holds under `name`, pending writes first; None if nothing."""
-        pending = tx.side_effects.load_attr(self, name)
+        key = entry_key(self.cls, name)
+        pending = tx.side_effects.load_attr(self, key)
         if pending is not None:
             return None if pending is tx.side_effects.DELETED else pending
         attributes = self.instance_dict()
-        if name in attributes:
-            return tx.output.lazy(attributes[name], self.attribute_source(name))
-        return None
+        if name not in attributes:
+            return None
+        plain = key == name
+        source = self.attribute_source(name) if plain else ItemSource(dict_source(self.source, self.cls), name)
+        return tx.output.lazy(attributes[name], source)
 
     def attribute_source(self, name):
         """Where the instance attribute can be read again without running user code."""
@@ -273,15 +276,16 @@ class UserDefinedObjectVariable(VariableTracker):
         self.forget(tx, name)
 
     def forget(self, tx, name):
-        """Delete an attribute that the instance holds; one that capture gave it just goes away."""
+        """Delete an attribute that the instance holds (or a DictEntry); one that capture gave it just goes away."""
         found = type_lookup(self.cls, name)
         slot = found is not None and isinstance(found.attribute, types.MemberDescriptorType)
-        if name in self.instance_dict():
-            tx.guard("has_key", dict_source(self.source, self.cls), name)
+        entry = name.name if isinstance(name, DictEntry) else name
+        if not slot and entry in self.instance_dict():
+            tx.guard("has_key", dict_source(self.source, self.cls), entry)
         elif slot and self.value is not None and not slot_is_unset(self.value, found.attribute):
             tx.guard("present", self.source and self.attribute_source(name))
         else:
-            tx.guard("slot_unset", self.source, found.attribute) if slot else self.guard_lacks(tx, name)
+            tx.guard("slot_unset", self.source, found.attribute) if slot else self.guard_lacks(tx, entry)
             del tx.side_effects.pending_attributes(self)[name]
             return
         tx.side_effects.delete_attr(self, name)

@@ -16,7 +16,7 @@ import weakref
 import torch
 
 from ..source import CallSource, ConstantSource
-from .base import ObservedException, type_name, unsupported
+from .base import ObservedException, is_made, type_name, unsupported
 from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, guard_mro
 from .exceptions import TracebackVariable
@@ -36,13 +36,6 @@ def handles(function):
 
 
 # --- classes --------------------------------------------------------------------------------------------
-@handles(type)
-def type_of(tx, /, *args, **kwargs):
-    if len(args) != 1 or kwargs:
-        unsupported("class definition", "type(name, bases, namespace) during capture")
-    return tx.build(args[0].python_type())
-
-
 def flatten(tx, classes, depth=0):
     """The classes of `isinstance(x, classes)`: one, a union, or nested tuples of them."""
     if isinstance(classes, tuple) or typing.get_origin(classes) in (typing.Union, types.UnionType):
@@ -239,6 +232,8 @@ def signature_of(tx, function, **kwargs):
     if tx.side_effects.pending_attributes(function):
         unsupported("introspection", f"inspect.signature of {function}, which was changed before")
     value = function.as_python_constant()
+    if is_made(value):
+        unsupported("introspection", f"inspect.signature of {function}, a class that is made here")
     value = types.MethodType(value, object()) if bound else value
     return tx.fold_python(inspect.signature, [value], {k: v.as_python_constant() for k, v in kwargs.items()})
 
