@@ -6,6 +6,7 @@ right then, and not when the graph has ended.  Taught in chapter 05.
 """
 
 import collections
+import gc
 import itertools
 import sys
 import types
@@ -15,11 +16,12 @@ import torch
 
 from .nested_breaks import may_be_missed
 from .skip_files import attributes_of, held_by
-from .variables.base import LazyVariable, unsupported
+from .variables.base import LazyVariable, can_change, unsupported
 from .variables.cells import CellVariable, is_empty
 from .variables.descriptors import type_lookup
 from .variables.instance_dict import DictEntry
 
+SHARED = (type, torch.Tensor, types.ModuleType, types.FrameType, types.CodeType)  # others hold them, or what they hold
 CALLBACK_OF = weakref.ref.__callback__.__get__
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict, collections.OrderedDict, collections.defaultdict)
 LOOKED_AT = 1000  # parts of a value, at most
@@ -46,10 +48,11 @@ def parts_of(value):
     if any(cls is kind for kind in CONTAINERS):  # `is`: a metaclass may compare
         return itertools.chain(value, value.values()) if issubclass(cls, dict) else value
     if issubclass(cls, types.FunctionType):
-        return [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
-    if issubclass(cls, types.MethodType):
-        return [value.__self__]
-    return () if issubclass(cls, type | torch.Tensor | types.ModuleType) else held_by(value)
+        cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
+        return [*cells, value.__defaults__, value.__kwdefaults__, held_by(value)]
+    if issubclass(cls, SHARED):
+        return ()
+    return held_by(value) if can_change(cls) else gc.get_referents(value)
 
 
 def has_callback(value):

@@ -37,7 +37,8 @@ def breaking_frame(frame, kind):
     for caller, callee in zip(frames, callees):
         code = origin_code(callee)
         captured = is_resume_code(callee.code) or (not never_capture(callee.code) and reaches_tensors(callee))
-        if caller.handling or callee.handling or not callee.is_called_directly or not captured or code in codes:
+        in_two = callee.is_called_directly and callee.started and not (caller.handling or callee.handling)
+        if not in_two or not captured or code in codes:
             return caller
         codes.add(code)
     return frame

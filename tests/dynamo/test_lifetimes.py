@@ -196,6 +196,13 @@ LOSSES = {  # what is lost: (before a break, behind it)
     "deeper": ("kept = [[Box(), Box()]]; kept[0][1].item = [Noisy(log)]", "kept.pop()"),
     "held by a function": ("kept = [(lambda held: lambda: held)(Noisy(log))]", "kept.clear()"),
     "on the stack": ("pass", "kept = [make(lambda: Noisy(log)), 1]; kept.clear()"),
+    "a default": ("kept = lambda held=Noisy(log): held", "kept = 3"),
+    "in an iterator": ("kept = iter([Noisy(log), 1])", "kept = 3"),
+    "of an argument": ("kept = len", "y = isinstance(zip([Noisy(log)]), int); log.append(y)"),
+    "at an iterator's end": ("kept = enumerate((Noisy(log), 1))", "y = [k for k, _ in kept]; log.append(y)"),
+    "in a new cell": ("kept = len", "kept = (lambda held: lambda: held)(Noisy(log)); kept = 3"),
+    "round by round": ("kept = [Noisy(log), [Noisy(log)]]", "y = [1 for k in ([Noisy(log)], 1)]; log.append(y)"),
+    "a frame's": ("kept = (k for k in [Noisy(log)])", "y = list(kept); kept = 3; log.append(len(y)); y = 3"),
     "a generator": ("kept = [ending(log)]; next(kept[0])", "kept[0] = 3"),
 }
 

@@ -56,7 +56,8 @@ len(i) ; list(reversed(i)) ; list(i)[:2] ; next(i) ; i[0] ; i['k'] ; i[:1] ; [1,
 range(3)[i] ; collections.deque([1])[i] ; n in i ; i(n) ; vars(i) ; [*i][:2] ; len([n, *i]) ; max(*i, n) ; dict(**i)
 {**i} ; ''.join(i) ; functools.reduce(operator.add, i) ; functools.partial(i, 1) and 1 ; isinstance(n, i) ; dict(i)
 {1, i} & {i} ; [].index(i) ; {}[i] ; setattr(i, 'fresh', n) ; delattr(i, 'stale') ; setattr(i, '__module__', 'm')
-operator.setitem(i, 0, n) ; sum(i)
+operator.setitem(i, 0, n) ; sum(i) ; operator.setitem({1}, i, 0) ; operator.delitem(Point(n), i) ; range(None, i)
+range(i, None) ; range(i, i, [])
 type(i)() ; type(i)(n) ; len([object.__new__(type(i))]) ; list.__new__(type(i), n) ; object.__new__(i)
 types.MappingProxyType(i) ; types.MethodType(i, n) ; types.MethodType(len, i) ; types.SimpleNamespace(i)
 type(i).__name__ ; list(enumerate([n], i)) ; sorted([1, 2], reverse=i) ; collections.deque([n, 1], i)
@@ -269,3 +270,42 @@ def test_what_cannot_be_unpacked(value):
         return x + 1, told
 
     assert str(minicompile.compile(program)(torch.ones(2), value)) == str(program(torch.ones(2), value))
+
+
+def test_what_has_no_items_asks_for_an_index_all_the_same():
+    class Asked(Indexed):
+        def __index__(self):
+            log.append("asked")
+            return [0][self.number]
+
+    def function(number):
+        for owner in (object(), {1}, (1, 2), "text", 5, int, len, iter([1])):
+            for change in (operator.delitem, lambda owner, index: operator.setitem(owner, index, 1), operator.getitem):
+                index = Asked()
+                index.number = number
+                try:
+                    change(owner, index)
+                except Exception as error:
+                    log.append(repr(error))
+
+    log, compiled = [], minicompile.compile(function, backend="eager", fullgraph=True)
+    for number in (0, 1):
+        function(number)
+        expected, log[:] = list(log), []
+        compiled(number)
+        assert log == expected and log.count("asked") > 5
+        log.clear()
+
+
+@pytest.mark.parametrize(
+    "value", [[1], {1: 2}, {1}, (1,), iter([1]), range(2), torch.ones(1), slice(1), zip(), {}.keys()]
+)
+def test_what_cannot_be_called(value):
+    def function(value):
+        try:
+            value()
+        except TypeError as error:
+            return str(error)
+
+    compiled = minicompile.compile(function, backend="eager", fullgraph=True)
+    assert compiled(value) == function(value)

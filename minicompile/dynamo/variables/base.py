@@ -240,6 +240,10 @@ class VariableTracker:
 
     def call_function(self, tx, args, kwargs):
         """`self(*args, **kwargs)` with trackers (args: list, kwargs: dict by name)."""
+        from .descriptors import class_lookup
+
+        if class_lookup(tx, cls := self.python_type(), "__call__") is None:
+            tx.raise_observed(TypeError, f"'{type_name(cls)}' object is not callable")
         unsupported("function written in C", f"calling {self}")
 
     def call_method(self, tx, name, args, kwargs):

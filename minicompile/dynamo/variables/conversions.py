@@ -104,7 +104,10 @@ def set_of(tx, iterable, kind):
 
 @handles(range)
 def make_range(tx, *bounds):
-    bounds = [plain(tx, bound) for bound in bounds]
+    if not 1 <= len(bounds) <= 3:
+        refuse_arguments(tx, range, bounds)
+    are_ints = [issubclass(bound.python_type(), int) for bound in bounds]
+    bounds = [plain(tx, b if is_int else tx.call(operator.index, b)) for b, is_int in zip(bounds, are_ints)]
     with as_observed(tx):
         return RangeVariable(range(*bounds))
 

@@ -56,6 +56,10 @@ class ContainerIterator(IteratorVariable):
     def python_type(self):
         return type(self.opener(self.owner.empty()))
 
+    def held(self):
+        """At its end it lets go of its container."""
+        return [] if self.position is self.EXHAUSTED else self.owner.held()
+
     replay_order = 1  # when the containers have their final contents
 
     def is_valid(self):

@@ -19,7 +19,7 @@ from .constant import BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup
 from .elements import next_or_none
 from .overrides import is_overridden
-from .refusals import refuse
+from .refusals import asks_for_index, refuse
 from .symbolic import SymNodeVariable, is_arithmetic, settled
 from .tensor import TensorVariable, graph_call
 from .varying import VaryingVariable
@@ -273,6 +273,8 @@ def item(function, method):
                 return TENSOR_ITEMS[function](tx, container, *arguments)
         cls = container.python_type()
         if not class_lookup(tx, cls, method) and not (issubclass(cls, type) and function is operator.getitem):
+            if class_lookup(tx, arguments[0].python_type(), "__index__") and asks_for_index(function, container):
+                arguments = [tx.call(operator.index, arguments[0]), *arguments[1:]]
             return refuse(tx, function, container, *arguments)
         return container.call_method(tx, method, list(arguments), {})
 

@@ -75,6 +75,22 @@ def refuse(tx, function, *operands):
     unsupported("builtin on an unknown value", f"{function.__name__} of {', '.join(map(str, operands))}")
 
 
+class Asked(Exception):
+    """Says that an index was asked for its number."""
+
+
+def asks_for_index(function, container):
+    """setitem or delitem of what has no items: a class that could have some asks first, as of a sequence."""
+
+    def say(self):
+        raise Asked
+
+    try:
+        function(refusing(container), type("", (), {"__index__": say})(), *[None] * (function is operator.setitem))
+    except (Asked, TypeError) as error:
+        return isinstance(error, Asked)
+
+
 MUTABLE = (list, dict, set, bytearray, collections.deque)
 
 
