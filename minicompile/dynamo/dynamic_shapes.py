@@ -103,6 +103,7 @@ class SymbolicSizes:
         self.reads = {}  # symbol of a number that an operator reads from data -> the user's line
         self.floats = {}  # symbol of a float -> its SymFloat
         self.sources = {}  # symbol -> the Source of its first appearance
+        self.numbers = {}  # symbol of an input's size, or of an int or float from outside -> what is known of it
         self.inputs = []  # (source, shape, strides) of tensors with a symbolic size: in-place operators may change them
         self.promised = []  # (source, fake tensor, dimension) that the user wants symbolic
         self.locations = {}  # position in env.guards -> the user's line
@@ -186,6 +187,7 @@ class SymbolicSizes:
     def remember(self, size, source):
         if is_symbolic(size) and size.node._expr.is_symbol:  # `expr` is what ShapeEnv has replaced it by since
             self.sources.setdefault(size.node._expr, source)
+            self.numbers.setdefault(size.node._expr, size)
 
     def dispatcher(self):
         """The context in which fake tensors go through PyTorch's Python rules, which keep sizes symbolic."""

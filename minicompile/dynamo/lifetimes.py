@@ -108,8 +108,7 @@ class StackArguments:
         """After each instruction, which may have taken one from the stack."""
         held = set()
         while frame is not None:
-            values = [value for name, value in frame.locals.items() if not name.startswith("__stack_")]
-            held.update(map(same, (*frame.stack, *values, frame.return_value, frame.yielded)))
+            held.update(map(same, (*frame.stack, *frame.locals.values(), frame.return_value, frame.yielded)))
             frame = frame.parent
         for tracker in self.pushed:
             if same(tracker) not in held:

@@ -79,7 +79,7 @@ class Opcodes(CallOpcodes, BlockOpcodes, ContainerOpcodes):
     def POP_TOP(self, instruction):
         dropped = self.pop_lazy()
         if isinstance(dropped, LazyVariable):
-            self.check_drop(dropped, [v for name, v in self.locals.items() if not name.startswith("__stack_")])
+            self.check_drop(dropped, self.locals.values())
 
     def END_FOR(self, instruction):
         self.pop_lazy()

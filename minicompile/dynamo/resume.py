@@ -182,7 +182,7 @@ def names_kept(tx, number=None):
     """The locals needed from this instruction on, and those that hold an object whose death the program might see."""
     number = tx.index_of[id(tx.current)] if number is None else number
     live, order = live_in(tx.code)[number], {name: k for k, name in enumerate(tx.code.co_varnames)}
-    own = sorted((name for name in tx.locals if not name.startswith("__stack_")), key=order.get)
+    own = sorted(tx.locals, key=order.get)
     if looks_at_own_frame(tx.code) or (own and tx.output.break_at.error.kind in SHOW_LOCALS):
         return own
     first = tx.code.co_varnames[:1] if "__class__" in tx.code.co_freevars else ()  # super() reads the first argument

@@ -137,13 +137,8 @@ def _prologue(original, bound, inner):
     for k, is_bound in enumerate(bound):
         opname = "LOAD_FAST" if is_bound else "LOAD_FAST_AND_CLEAR"
         prologue.append(Instruction(opname, None, f"__stack_{k}" if is_bound else "__unbound"))
-    if original.co_flags & CO_GENERATOR:  # which the program looks into, and which holds what it has
-        prologue += stack_taken(bound)
-    return prologue
-
-
-def stack_taken(bound):
-    return [Instruction("DELETE_FAST", None, f"__stack_{k}") for k, is_bound in enumerate(bound) if is_bound]
+    taken = [Instruction("DELETE_FAST", None, f"__stack_{k}") for k, is_bound in enumerate(bound) if is_bound]
+    return prologue + taken  # the frame may run in eager, where it would hold what the program has dropped
 
 
 def last_loads(names):
@@ -183,7 +178,7 @@ def piece_code(original, bound, local_names, calls, instructions):
     inner = cells_made_inside(instructions_of(original)[0])
     line = instructions[0].line
     called = (PIECE,) if calls else ()
-    start = _prologue(original, bound, inner) + stack_taken(bound)  # for `locals()`
+    start = _prologue(original, bound, inner)
     placed_at(start, (line, line, None, None))
     kept = reachable(start + with_errors_of_own_cells(instructions, original))
     return _assemble_piece(original, kept, bound, local_names, called, inner, line)[0]

@@ -379,8 +379,7 @@ class InstructionTranslator(InstructionTranslatorBase):
 
     def has_dropped_an_argument(self):
         """Also one that lay on the stack of a resume function."""
-        values = [value for name, value in self.locals.items() if not name.startswith("__stack_")]
-        held = set(map(same, (*self.stack, *values)))
+        held = set(map(same, (*self.stack, *self.locals.values())))
         return any(same(t) not in held and gc.is_tracked(t.value) for t in self.arguments.values())
 
     def unwind(self, instruction, observed):

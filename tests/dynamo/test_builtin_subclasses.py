@@ -547,3 +547,30 @@ def test_only_an_ordered_dict_writes_by_the_methods_of_a_subclass(base):
         return x + 1, made.pop("a"), made.pop("z", 0), made.popitem(), list(made.items()), log
 
     assert minicompile.compile(f, backend="eager")(X)[1:] == f(X)[1:]
+
+
+def test_only_numbers_and_texts_see_the_plain_value_of_an_operand():
+    class Number(int):
+        def __repr__(self):
+            return f"Number({int(self)})"
+
+    def f(x, n):
+        texts = []
+        for operation in (
+            lambda: typing.TypeVar("V") | n,
+            lambda: typing.Optional[int] | n,
+            lambda: n | typing.TypeVar("V"),
+            lambda: list[int] == n,
+            lambda: (int | str) == n,
+            lambda: 3 | n,
+            lambda: None == n,  # noqa: E711
+            lambda: range(3) == n,
+        ):
+            try:
+                texts.append(repr(operation()))
+            except TypeError as error:
+                texts.append(str(error))
+        return x + 1, texts
+
+    for number in (Number(2), 2, Number(3)):
+        assert minicompile.compile(f, backend="eager")(X, number)[1] == f(X, number)[1]

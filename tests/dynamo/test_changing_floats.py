@@ -196,3 +196,39 @@ def test_a_float_and_an_int_that_change_together():
     for f, n in ((1.5, 2), (2.5, 3), (-0.75, 7)):
         assert not differences(run(x, f, n), compiled(x, f, n), exact=True)
     assert minicompile.stats()["graphs"] == 2
+
+
+OF_INTS = {  # question about a float that is computed of ints -> how many answers these have
+    "tenths": (lambda x, n: x if n * 0.1 + n * 0.2 == n * 0.3 else -x, 2),
+    "tenths of a size": (lambda x, n: x if len(x) * 0.1 + len(x) * 0.2 == len(x) * 0.3 else -x, 2),
+    "back and forth": (lambda x, n: x if n / 49 * 49 == n else -x, 2),
+    "truth": (lambda x, n: x if n * 0.1 + n * 0.2 - n * 0.3 else -x, 2),
+    "power": (lambda x, n: x if (n / 3) ** 2 > n * n / 9 else -x, 2),
+    "root": (lambda x, n: x if math.sqrt(n) ** 2 == n else -x, 2),
+    "remainder": (lambda x, n: x if (n + 2.5) % 9 == 8.5 else -x, None),
+    "remainder of a remainder": (lambda x, n: x if (n + 0.5) % 9 % 2 > 1 else -x, None),
+    "key": (lambda x, n: x + {(n + 2.5) % 9: 1}.get(8.5, 2), None),
+    "key of a quotient": (lambda x, n: x + len({-((n / 7) % 3): 1, -((6 / 7) % 3): 2}), None),
+    "text": (lambda x, n: x + len(f"{n * 0.1 + n * 0.2}"), None),
+    "membership": (lambda x, n: x + (n * 0.1 + n * 0.2 in (0.9, 1.8, 1.2)), None),
+}
+
+
+@pytest.mark.parametrize("name", OF_INTS)
+def test_a_float_computed_of_ints_is_asked_in_pythons_arithmetic(name):
+    function, answers = OF_INTS[name]
+    counter = CompileCounter()
+    compiled = minicompile.compile(function, backend=counter, fullgraph=True)
+    for n in (2, 6, 4, 17, 49, 93, 5, 7, 14):
+        x = torch.ones(n)
+        with minicompile.config.patch(recompile_limit=9):
+            assert torch.equal(compiled(x, n), function(x, n)), n
+    assert answers is None or counter.graphs == 1 + answers
+
+
+def test_a_whole_number_of_a_float_computed_of_ints_stays_in_the_graph():
+    counter = CompileCounter()
+    compiled = minicompile.compile(lambda x: x[: int(len(x) * 0.5)] * round(len(x) * 0.29), backend=counter)
+    for n in (3, 6, 17, 100):
+        assert torch.equal(compiled(torch.ones(n)), torch.full((n // 2,), float(round(n * 0.29))))
+    assert counter.graphs == 2

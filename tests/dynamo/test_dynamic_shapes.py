@@ -328,7 +328,7 @@ Pair = collections.namedtuple("Pair", "left right")
         (lambda x, n, r: sorted([3, 1], key=lambda i: n & 7), 3),
         (lambda x, n, r: 1 if (n - 5 & n - 5) >= 0 else 2, 3),
         (lambda x, n, r: 1 if (x.shape[0] | n) < (x.shape[0] | n) else 2, 3),
-        (lambda x, n, r: 1 if math.sqrt(n) + 1 < math.sqrt(n) + 1 else 2, 3),
+        (lambda x, n, r: 1 if math.sqrt(n) + 1 < math.sqrt(n) + 1 else 2, 2),
         (lambda x, n, r: [i for i in range(8) if (n ^ i) > (n ^ i)], 3),
         (lambda x, n, r: (math.sqrt(n) * 2, n << 1, n >> 1), 2),
     ],

@@ -374,6 +374,34 @@ def test_what_the_frame_of_an_error_held_dies_with_the_frame():
         assert log == ["closed", "died", "end"]
 
 
+def test_what_lay_on_the_stack_at_a_break_is_not_held_where_the_rest_runs_in_eager():
+    def shown(log):
+        noisy = Noisy(log)
+        log.append  # noqa: B018
+        noisy = None  # noqa: F841
+        log.append("behind")
+
+    def taken(log):
+        [Noisy(log), breaking()].pop(0)
+        log.append("behind")
+
+    def in_a_loop(log):
+        for _ in iter([Noisy(log), breaking()]):
+            breaking()
+            break
+        log.append("behind")
+
+    def run(x, one, log):
+        return sorted(range(12), key=lambda _: one(log) or 0), x + 1
+
+    for one in (shown, taken, in_a_loop):
+        expected, found = [], []
+        minicompile.compile(run, backend="eager")(torch.ones(2), one, found)
+        run(torch.ones(2), one, expected)
+        assert found == expected, one
+    assert sorted(found) == ["behind"] * 12 + ["died"] * 12
+
+
 FIRST = """
 import gc, sys, torch, minicompile
 died = []

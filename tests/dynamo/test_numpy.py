@@ -156,6 +156,61 @@ def test_constants_are_numpys():
     check(run, torch.ones(2, 3), np.int64(2), also=[(torch.ones(2, 3), np.int64(3))], graphs=2)
 
 
+class Asked(type):
+    def __eq__(cls, other):
+        return 5
+
+    __hash__ = type.__hash__
+
+
+class Metaclassed(metaclass=Asked):
+    pass
+
+
+class Sized(type):
+    def __len__(cls):
+        return 2
+
+    def __getitem__(cls, index):
+        return index if index < 2 else [][0]
+
+
+class SizedClass(metaclass=Sized):
+    dtype = np.dtype("float32")
+
+
+class WithDtype:
+    dtype = np.dtype("float32")
+
+
+STRANGERS = [
+    lambda s: np.float32() == SizedClass,
+    lambda s: (np.float32() == Metaclassed, Metaclassed == np.float32(), Metaclassed != np.float64(2)),
+    lambda s: np.zeros(2) == SizedClass,
+    lambda s: np.add(np.zeros(2), SizedClass),
+    lambda s: (np.dtype("f4") == WithDtype(), np.dtype("f4") == WithDtype, np.dtype("f8") == SizedClass),
+    lambda s: (np.dtype("f4") == s, s == np.dtype("f4"), np.dtype("f4") == "float32", np.dtype("f4") == torch.float32),
+    lambda s: np.float64(2) * s + np.float64(1),
+    lambda s: np.float32(1) in [s, Metaclassed],
+]
+
+
+@pytest.mark.parametrize("number", range(len(STRANGERS)))
+def test_numpy_takes_any_operand(number):
+    expression = STRANGERS[number]
+    compiled = minicompile.compile(lambda x, s: (expression(s), x + 1), backend="eager")
+    for stranger in (WithDtype(), 3, "float32"):
+        try:
+            expected = expression(stranger)
+        except TypeError as error:
+            with pytest.raises(TypeError) as raised:
+                compiled(torch.ones(1), stranger)
+            assert str(raised.value) == str(error)
+        else:
+            found = compiled(torch.ones(1), stranger)[0]
+            assert type(found) is type(expected) and repr(found) == repr(expected)
+
+
 def test_a_negative_zero_is_another_constant():
     def run(x, number):
         return x * np.copysign(1, number)

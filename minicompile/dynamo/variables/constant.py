@@ -151,7 +151,8 @@ class ConstantVariable(ValueVariable, BuiltinObject):
         if self.method_polyfill(name) is not None:
             return super().call_method(tx, name, args, kwargs)
         given = args = [a.realize() for a in args]
-        if not (isinstance(self.value, (str, bytes)) and name in CALL_BACK):
+        is_number, is_text = isinstance(self.value, int | float | complex), isinstance(self.value, str | bytes)
+        if is_number or (is_text and name not in CALL_BACK):
             args, kwargs = [a.as_operand() for a in args], {key: a.as_operand() for key, a in kwargs.items()}
         if name == "__hash__" and isinstance(self.value, float | complex) and self.value != self.value:
             unsupported("identity as a number", "the hash of NaN depends on its address")

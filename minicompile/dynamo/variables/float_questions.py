@@ -13,7 +13,7 @@ import torch
 
 from ..guards import ShapeGuard
 from .constant import ConstantVariable
-from .symbolic import COMPARISONS, SymNodeVariable, is_arithmetic
+from .symbolic import COMPARISONS, GRAPH_FUNCTIONS, SymNodeVariable, is_arithmetic
 from .tensor import graph_call
 
 QUESTIONS = {
@@ -39,7 +39,12 @@ COMPUTED = {  # target of a node -> the same in Python
     operator.mul: "({} * {})",
     operator.truediv: "({} / {})",
     operator.neg: "(-{})",
+    operator.floordiv: "({} // {})",
+    operator.mod: "({} % {})",
+    operator.pow: "({} ** {})",
     torch.sym_float: "float({})",
+    torch.sym_int: "int({})",
+    torch._sym_sqrt: "math.sqrt({})",
 }
 
 
@@ -69,7 +74,7 @@ class Formula:
 
 def is_computed(operand):
     """Whether it is a float that was computed of known symbols."""
-    return isinstance(operand, SymNodeVariable) and operand.is_known() and bool(operand.known_floats())
+    return isinstance(operand, SymNodeVariable) and operand.is_known() and bool(operand.inexact())
 
 
 def answer(tx, function, *operands):
@@ -78,7 +83,9 @@ def answer(tx, function, *operands):
         return None
     operands = [operand.realize() for operand in operands]
     computed = [operand for operand in operands if is_computed(operand)]
-    exact = function in COMPARISONS and all(operand.symbol.node.expr.is_symbol for operand in computed)
+    if function in GRAPH_FUNCTIONS:  # which the graph computes of a float that comes from ints
+        computed = [operand for operand in computed if operand.floats()]
+    exact = function in COMPARISONS and all(operand.is_exact() for operand in computed)
     return None if exact or not computed or not is_arithmetic(operands) else ask(tx, function, *operands)
 
 

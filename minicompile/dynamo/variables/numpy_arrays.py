@@ -15,11 +15,11 @@ import torch
 import torch._numpy
 from torch.utils import _pytree as pytree
 
-from ..builder import wraps, wraps_if
+from ..builder import guarded, wraps, wraps_if
 from ..custom_gradient import with_layout
 from ..source import AttrSource, CallSource
 from .base import unsupported
-from .constant import BINARY_METHODS, BuiltinObject, ConstantVariable, wrap_constant
+from .constant import BINARY_METHODS, BuiltinObject, ConstantVariable
 from .iterators import IndexIterator
 from .tables import BREAKING_METHODS
 from .tensor import TensorVariable, graph_call
@@ -148,8 +148,19 @@ class NumpyArrayVariable(BuiltinObject):
         return f"NumpyArrayVariable({self.tensor!r})"
 
 
-class NumpyNumberVariable(ConstantVariable):
-    """A number of numpy's that is known.  Torch takes it for a Python number."""
+class NumpyConstantVariable(ConstantVariable):
+    """A number or a dtype of numpy's that is known."""
+
+    def call_method(self, tx, name, args, kwargs):
+        """No other operand is a stranger to NumPy, which makes an array, or a dtype, of it."""
+        strangers = [a for a in args if not (tx.can_fold(None, [a], {}) or isinstance(a.realize(), NumpyArrayVariable))]
+        if name in BINARY_METHODS and strangers:
+            unsupported("function written in C", f"`{name}` of a number of numpy's and {strangers[0]}")
+        return super().call_method(tx, name, args, kwargs)
+
+
+class NumpyNumberVariable(NumpyConstantVariable):
+    """Torch takes it for a Python number."""
 
     def as_proxy(self):
         if isinstance(self.value, (numpy.bool_, numpy.complex64)):  # which torch reads as a float
@@ -160,13 +171,6 @@ class NumpyNumberVariable(ConstantVariable):
         if type(self.value) is not numpy.int64:  # torch makes a tensor of this dtype of the list, or refuses it
             unsupported("operator argument", f"a {type(self.value).__name__} of numpy's in a list or tuple")
         return self.value.item()
-
-    def call_method(self, tx, name, args, kwargs):
-        """No other operand is a stranger to NumPy, which makes an array of it."""
-        strangers = [a for a in args if not (a.is_python_constant() or isinstance(a.realize(), NumpyArrayVariable))]
-        if name in BINARY_METHODS and strangers:
-            unsupported("function written in C", f"`{name}` of a number of numpy's and {strangers[0]}")
-        return super().call_method(tx, name, args, kwargs)
 
 
 # --- calls ------------------------------------------------------------------------------------------------
@@ -191,7 +195,7 @@ class Arguments:
             pairs = [self.of(item) for item in tracker.unpack(self.tx)]
             items = [graph for _, graph in pairs]
             return tracker.python_type()(e for e, _ in pairs), self.tx.build_sequence(tracker.python_type(), items)
-        if not tracker.is_python_constant():
+        if not self.tx.can_fold(None, [tracker], {}):
             unsupported("function written in C", f"numpy's {self.name} of {tracker}")
         value = tracker.as_python_constant()
         if isinstance(value, type) and issubclass(value, numpy.generic) and value.__subclasses__():
@@ -349,4 +353,4 @@ def wrap_number(output, value, source):
     return NumpyNumberVariable(value, source)
 
 
-wraps_if(lambda value: issubclass(type(value), numpy.dtype), order=8)(wrap_constant)
+wraps_if(lambda value: issubclass(type(value), numpy.dtype), order=8)(guarded("equals", NumpyConstantVariable))

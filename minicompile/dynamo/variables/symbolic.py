@@ -74,7 +74,7 @@ class SymNodeVariable(VariableTracker):
     def as_python_constant(self):
         if not is_question():
             self.check_varies()
-            for number in self.known_floats() or [self.symbol]:
+            for number in self.inexact() or [self.symbol] * (not self.became_known()):
                 PYTHON_TYPES[type(number)](number)
             self.output.sizes.locate(self.output.user_location)
         if self.symbol.node.hint is None:
@@ -82,14 +82,19 @@ class SymNodeVariable(VariableTracker):
         return self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
 
     def floats(self):
-        """The symbols of floats that are in it, also of those that are known by now; with ints SymPy is exact."""
+        """The symbols of floats that are in it, also of those that are known by now."""
         symbols = self.symbol.node._expr.free_symbols if self.python_type() is not int else ()
         return [s for s in symbols if symbol_is_type(s, (SymT.FLOAT, SymT.UNBACKED_FLOAT))]
 
-    def known_floats(self):
-        """The floats of the outside world that are in it."""
-        known = self.output.sizes.floats
+    def inexact(self):
+        """The numbers of the outside world that are in it, where SymPy does not compute as Python: all of a float."""
+        sizes = self.output.sizes
+        known = sizes.numbers if self.python_type() is float else sizes.floats
         return [known[symbol] for symbol in self.symbol.node.expr.free_symbols if symbol in known]
+
+    def is_exact(self):
+        """Whether SymPy, asked about it, says what Python says: of a float only where nothing was computed."""
+        return self.symbol.node.expr.is_symbol or not (self.is_known() and self.inexact())
 
     def check_varies(self):
         if self.varies:
@@ -153,12 +158,13 @@ def settled(function, *operands):
     operands = tuple(v.known() if isinstance(v, SymNodeVariable) and v.became_known() else v for v in operands)
     if not is_arithmetic(operands):
         return operands
-    floats = [v for v in operands if isinstance(v, SymNodeVariable) and v.floats()]
+    symbolic = [v for v in operands if isinstance(v, SymNodeVariable)]
+    floats = [v for v in symbolic if v.floats() or (function in COMPARISONS and not v.is_exact())]
     constants = [v.value for v in operands if isinstance(v, ConstantVariable)]
     if sympy_errs(function, operands) or not is_regular(function, operands):
         return tuple(v.known() if isinstance(v, SymNodeVariable) else v for v in operands)
     is_exact = all(math.isfinite(value) and (value or type(value) is int) for value in constants)
-    if not floats and is_exact and not (function in REMAINDERS and float in map(type, constants)):
+    if not floats and is_exact and not (function in REMAINDERS and any(v.python_type() is float for v in operands)):
         return operands
     if function in COMPARISONS and is_exact and all(v.symbol.node.expr.is_symbol for v in floats):
         return operands
