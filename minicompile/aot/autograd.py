@@ -14,10 +14,11 @@ import torch
 from .. import config, record
 from ..errors import MinicompileError
 from . import graph_cache, junctions
+from ._saved import asked
 from .graph import Examples
-from .keeping import Watch
 from .outputs import is_dense, write_input
 from .provenance import gradient_functions
+from .saving import SavedTensors, place_of
 
 is_batched = torch._C._functorch.is_legacy_batchedtensor
 DOUBLE_BACKWARD = (
@@ -34,21 +35,28 @@ def boxed(function):
 class LazyBackward:
     """Compiles the backward at the first backward pass: a forward that never needs it does not pay for it.
 
-    Each combination of results that have a gradient has a backward of its own; so have the pieces of one that is cut.
+    Each combination of results that have a gradient has a backward of its own; so have the pieces of one that is cut,
+    and what some inputs alone need, which is compiled when it is asked for again.
     """
 
     def __init__(self, graph, compiler):
-        self.graph, self.compiler, self.parts = graph, compiler, {}
+        self.graph, self.compiler, self.parts, self.once = graph, compiler, {}, {}
         self.lock, self.compilation = threading.Lock(), record.current()
 
-    def part(self, present, piece="whole"):
-        """(the `Part` of the backward, the function that runs it) where these results, by number, have a gradient."""
-        key = present, piece
+    def part(self, present, piece="whole", asked=None):
+        """(the `Part` of the backward, the function that runs it) where these results, by number, have a gradient.
+
+        asked: the inputs whose gradients are wanted, if not all are.
+        """
+        key = present, piece, asked
         if key not in self.parts:
             with self.lock:
                 if key not in self.parts:
                     absent = frozenset(range(self.graph.tangent_count)) - present
-                    part = graph_cache.part_of(self.graph, absent, piece)
+                    part = self.once.get(key) or graph_cache.part_of(self.graph, absent, piece, asked)
+                    if asked is not None and key not in self.once:
+                        self.once[key] = part
+                        return part, by_operators(part.gm)
                     few = len(self.parts) < config.recompile_limit
                     self.parts[key] = part, self.compile(part.gm) if few else by_operators(part.gm)
         return self.parts[key]
@@ -79,111 +87,6 @@ class NoDoubleBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         raise MinicompileError(DOUBLE_BACKWARD)
-
-
-class Keeper(torch.autograd.Function):
-    """A node of autograd that nothing leads to: it saves tensors until it is told to free them."""
-
-    @staticmethod
-    def forward(ctx, root, tensors):
-        ctx.save_for_backward(*tensors)
-        return torch.empty(0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise AssertionError("nothing leads to a keeper")
-
-
-def refuse_second_time():
-    """Raise what autograd raises for a node that ran already."""
-    with torch.enable_grad():
-        x = torch.zeros((), requires_grad=True)
-        y = x.exp()
-    torch.autograd.grad(y, x)
-    y.grad_fn._saved_result  # noqa: B018
-
-
-class SavedTensors:
-    """Where a node of autograd keeps what its backward reads, and until when.
-
-    Autograd frees what a node has saved once it ran.  Where in eager other results could still run their own backward,
-    keepers save: one for each set of results with whose gradients the tensors are read.
-    """
-
-    def __init__(self, graph, node):
-        self.frees = {tangent: graph.frees[tangent] for tangent in node.tangents}
-        self.cut_frees = graph.cut_frees
-        self.together = all(freed >= node.tangents for freed in self.frees.values())
-        self.count, self.groups = sum(s.is_tensor for s in graph.saved), {}
-        for k, tangents in enumerate(graph.saved_readers[: self.count]):
-            if tangents & node.tangents:
-                self.groups.setdefault(tangents & node.tangents, []).append(k)
-        self.places = sorted(k for group in self.groups.values() for k in group)
-        self.others = [s.source[0] == "result" and s.source[1] not in node.results for s in graph.saved]
-        self.results = [s.source[0] == "result" for s in graph.saved]
-        self.root = torch.zeros((), requires_grad=True)
-        kept = {k.place: k.tangents & node.tangents for k in graph.kept}
-        read = [node.tangents if self.together else tangents & node.tangents for tangents in graph.saved_readers]
-        places = [place_of(graph, saved.source) for saved in graph.saved[: self.count]]
-        # Autograd looks at the versions of what it unpacks.  Where eager does not, with some of these gradients or with
-        # all, it gets an alias that counts its own writes.
-        users = [(k, place) for k, place in enumerate(places) if place is not None]
-        self.unchecked = [k for k, place in users if not read[k] <= kept.get(place, frozenset())]
-        checked = {place for k, place in users if k not in self.unchecked and read[k] == kept[place]}
-        self.watch = Watch(graph, node, checked)
-
-    def save(self, ctx, tensors):
-        # a result would keep its node alive, and this node the keeper, or the other node
-        detached = self.others if self.together else self.results
-        tensors = [t.detach() if result else t for t, result in zip(tensors, detached, strict=False)]
-        for k in self.unchecked:
-            tensors[k] = tensors[k].data
-        ctx.freed = frozenset()  # results whose backward cannot run any more
-        if self.together:
-            ctx.save_for_backward(*(tensors[k] for k in self.places))
-            return
-        with torch.enable_grad():
-            ctx.keepers = [Keeper.apply(self.root, [tensors[k] for k in group]) for group in self.groups.values()]
-
-    def load(self, ctx, present, wanted, known):
-        """The tensors; None for those that are not read now.  known: those that are loaded already, by number."""
-        if not ctx.freed.isdisjoint(present):
-            refuse_second_time()
-        if self.together and not known:
-            known.update(zip(self.places, ctx.saved_tensors, strict=True))
-        for group, keeper in () if self.together else zip(self.groups.values(), ctx.keepers, strict=True):
-            if group[0] not in known and not set(wanted).isdisjoint(group):
-                known.update(zip(group, keeper.grad_fn.saved_tensors, strict=True))
-        return [known.get(k) for k in range(self.count)]
-
-    def free(self, ctx, present):
-        """What no later backward may read, unless the graph is retained."""
-        if self.together:
-            ctx.maybe_clear_saved_tensors()
-        elif not torch._C._autograd._get_current_graph_task_keep_graph():
-            ctx.freed = ctx.freed.union(*(self.frees[i] for i in present))
-            self.clear(ctx)
-
-    def free_cut(self, ctx, ran):
-        """The same after a backward that was cut: ran: the results whose piece did."""
-        ctx.freed = ctx.freed.union(*(self.cut_frees[i] for i in ran))
-        if not self.together:
-            self.clear(ctx)
-        elif ctx.freed >= self.frees.keys():
-            ctx.maybe_clear_saved_tensors()
-
-    def clear(self, ctx):
-        for tangents, keeper in zip(self.groups, ctx.keepers, strict=True):
-            if tangents <= ctx.freed:
-                keeper.grad_fn.maybe_clear_saved_tensors()
-
-
-def place_of(graph, source):
-    """Which input or result a saved value is, as the user sees them; None: it is neither."""
-    kind, number = source
-    if kind == "result" and number in graph.moved:
-        return "input", graph.moved[number].index  # the input has that memory now, and counts its writes
-    return source if kind == "input" or kind == "result" and number >= len(graph.mutations) else None
 
 
 def layout_of(result):
@@ -240,20 +143,22 @@ def autograd_function(graph, forward, backward):
     return run
 
 
-def runner_of(graph, store, backward):
+def runner_of(graph, node, store, backward):
     """The function that runs a piece of the backward graph for a node: `run(ctx, {tangent: gradient}, piece)`."""
 
     def run(ctx, grads, piece):
         """[(which output of the backward graph, its value)]"""
-        part, function = backward.part(frozenset(grads), piece)
+        wanted, present = None if piece == "ahead" else asked(), frozenset(grads)
+        wanted = None if wanted is None else frozenset(node.inputs[k] for k in wanted)
+        part, function = backward.part(present, piece, wanted)
+        some, places = store.that_matter(present, piece, wanted, part.reads)
         if piece == "whole":
-            saved = store.load(ctx, grads.keys(), part.reads, {})
-            store.watch.check(ctx, grads.keys())
+            saved = store.load(ctx, present, part.reads, {}, some)
         else:
             cut = junctions.cut_now(ctx, store)
-            saved = store.load(ctx, grads.keys() - cut.ran, part.reads, cut.tensors)
-            store.watch.check(ctx, grads.keys())
+            saved = store.load(ctx, present - cut.ran, part.reads, cut.tensors, some)
             cut.ran.update(grads)
+        store.watch.check(ctx, present, places)
         saved += ctx.numbers
         given = [None] * graph.tangent_count
         for i in grads:
@@ -287,7 +192,7 @@ def function_of(node, graph, backward):
     places = [place_of(graph, s.source) or s.source for s in graph.saved]
     sources = [(kind == "input", i + graph.result_count if kind == "extra" else i) for kind, i in places]
     store, count = SavedTensors(graph, node), sum(s.is_tensor for s in graph.saved)
-    run = runner_of(graph, store, backward)
+    run = runner_of(graph, node, store, backward)
 
     class CompiledFunction(torch.autograd.Function):
         @staticmethod

@@ -17,7 +17,7 @@ from torch import fx
 from .. import cache
 from .functionalize import InputMutation
 from .junctions import Junction
-from .keeping import Kept
+from .keeping import Functions, Kept
 from .outputs import OutputSpec
 from .partitioner import SavedTensor
 
@@ -27,7 +27,7 @@ NAMESPACES = ("aten", "prims", "minicompile")  # of operators whose rules are Py
 KEPT = ("origin", "checkpoint", "kept", "backward", "stands_for_input")  # of a node's meta, besides its value
 LARGEST = 1 << 10  # elements of a constant
 NUMBERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64)
-DATACLASSES = {cls.__name__: cls for cls in (InputMutation, Junction, Kept, OutputSpec, SavedTensor)}
+DATACLASSES = {cls.__name__: cls for cls in (Functions, InputMutation, Junction, Kept, OutputSpec, SavedTensor)}
 views = torch._C._functionalization
 
 

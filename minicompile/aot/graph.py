@@ -39,6 +39,7 @@ class AOTGraph:
     connected: dict = dataclasses.field(default_factory=dict)  # input -> the tangents from which autograd gets to it
     rewritten: list = dataclasses.field(default_factory=list)  # (input, writes): backward's other outputs, for inputs
     kept: list = dataclasses.field(default_factory=list)  # Kept: what eager keeps of inputs and results
+    functions: object = None  # Functions: autograd's graph, in which some of them read what is kept
     unchecked: list = dataclasses.field(default_factory=list)  # what it reads besides, whoever wrote there since
     grad_dependence: list = dataclasses.field(default_factory=list)  # the tangents that lead to each output
     junctions: list = dataclasses.field(default_factory=list)  # results that other results are computed from

@@ -135,19 +135,20 @@ def restored(entry, gm, inputs):
     return graph
 
 
-def part_of(graph, absent, piece="whole"):
+def part_of(graph, absent, piece="whole", asked=None):
     """`partial.part`, which is looked up first and kept as well."""
     whole = graph.backward
-    if (piece == "whole" and not absent) or "key" not in whole.meta:
-        return partial.part(graph, absent, piece)
-    meta = {**whole.meta, "key": f"{whole.meta['key']} {piece} without {sorted(absent)}"}
+    if (piece == "whole" and not absent and asked is None) or "key" not in whole.meta:
+        return partial.part(graph, absent, piece, asked)
+    of = "" if asked is None else f" for {sorted(asked)}"
+    meta = {**whole.meta, "key": f"{whole.meta['key']} {piece} without {sorted(absent)}{of}"}
     name = f"{cache.key_of(meta['key'])}.part.json"
     entry = cache.read_json(name)
     if entry is not None:
         return partial.Part(**{**entry, "gm": StoredGraph(graph, entry["gm"], meta)})
     if isinstance(whole, StoredGraph):
         whole = graph.backward = whole.module
-    part = partial.part(graph, absent, piece)
+    part = partial.part(graph, absent, piece, asked)
     if part.gm is not whole:
         cache.put_json(name, {**vars(part), "gm": json.dumps(write_graph(part.gm))})
         part.gm.meta.update(meta)

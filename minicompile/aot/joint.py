@@ -34,7 +34,7 @@ class Recording:
     """What the traced function finds out while `make_fx` runs it.  inference: then nothing requires grad."""
 
     def __init__(self, inference):
-        self.inference, self.connected = inference, {}
+        self.inference, self.connected, self.fields = inference, {}, {}  # fields: of the `AOTGraph`
 
     program = None
     provenance = None
@@ -44,9 +44,8 @@ class Recording:
     frees = ()
     grad_inputs = ()
     grad_dependence = ()
-    fields = {}  # of the `AOTGraph`
     rewritten = ()
-    kept = ()
+    kept, functions = (), None
 
 
 def new_place(name, like):
@@ -116,7 +115,8 @@ def refused_in_backward():
 
 @refused_in_backward()
 def kept_by_eager(*what):
-    return keeping.Search(*what).kept
+    search = keeping.Search(*what)
+    return search.kept, search.functions
 
 
 @refused_in_backward()
@@ -182,7 +182,8 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             recording.frees, reach, last = partial.shared_by(targets, sources)
             program.mutations = [m if sharing else in_order(m, primals, program, last) for m in program.mutations]
             rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
-            recording.kept = kept_by_eager(program, primals, targets, provenance, mode.aliases)
+            kept = kept_by_eager(program, primals, targets, places, provenance, mode.aliases.counters)
+            recording.kept, recording.functions = kept
             rewrites.begin(new_place)
             provenance.follow_backward(targets)
             others = rewrites.left_alone([*primals, *results])
@@ -315,5 +316,5 @@ def tidy(traced, inputs, recording):
     if recording.grad_inputs:
         result_count = len(recording.program.mutations) + len(recording.program.results)
         unchecked = keeping.read_unchecked(graph, recording.kept, result_count)
-        recording.fields = {**recording.fields, "kept": recording.kept, "unchecked": unchecked}
+        recording.fields |= {"kept": recording.kept, "functions": recording.functions, "unchecked": unchecked}
     return graph

@@ -7,82 +7,114 @@ Mirrors nothing in PyTorch, whose compiled regions save what is cheapest.  Taugh
 """
 
 import dataclasses
-import functools
 
 import torch
 from torch import fx
 from torch.utils.checkpoint import checkpoint
 
+from ._saved import watch
+from .junctions import closure
 from .nodes import base_of, is_tensor, is_view
 from .outputs import share_version, storage_key, unwrap
 from .provenance import gradient_functions, unpacked
 
 top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
-INFERENCE = (
-    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
-    "autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
     """place: ("input", i) or ("result", i).  tangents: whose backward reads it.  text: what eager's complaint calls it.
 
-    later: how often the program's own writes are counted after autograd saved it.
+    functions: which of the `Functions` read it.  later: how often the program's own writes are counted after autograd
+    saved it.
     """
 
     place: tuple
     tangents: frozenset
+    functions: tuple
     text: str
     later: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Functions:
+    """Autograd's graph as eager has it.
+
+    roots: where each tangent begins.  following: for each function those that it leads to.  ends: (function, input).
+    """
+
+    roots: tuple = ()
+    following: tuple = ()
+    ends: tuple = ()
+
+    def running(self, present, wanted):
+        """The functions that run for gradients of these inputs where these tangents, by number, have one."""
+        before = {}
+        for k, following in enumerate(self.following):
+            for other in following:
+                before.setdefault(other, []).append(k)
+        roots = [root for k, root in enumerate(self.roots) if k in present]
+        return closure(roots, self.following) & closure([f for f, i in self.ends if i in wanted], before)
+
+
 # --- at the time of the trace -------------------------------------------------------------------------
 class Search:
-    """Finds what eager keeps.  aliases: what is known of inputs that share memory."""
+    """Finds what eager keeps.  leaves: (input, what has its gradient).  counters: whose inputs share memory."""
 
-    def __init__(self, program, primals, targets, provenance, aliases):
-        self.program, self.found, self.places = program, {}, {}
+    def __init__(self, program, primals, targets, leaves, provenance, counters):
+        self.program, self.counters, self.found, self.places = program, counters, {}, {}
         self.first = len(program.mutations)
-        tensors = [*enumerate(primals), *program.replaced.items()]
-        for i, tensor in tensors:
-            if i not in aliases.owners:  # of those that share memory the graph gets aliases
-                self.add(("input", i), tensor)
+        for i, tensor in [*enumerate(primals), *program.replaced.items()]:
+            self.add(("input", i), tensor)
         for k, tensor in enumerate(program.planner.results):
             self.add(("result", self.first + k), tensor)
         reached = {}  # function -> the targets that lead to it
         for number, target in enumerate(targets):
             for function in gradient_functions([target.grad_fn]):
                 reached.setdefault(function, set()).add(number)
-        for function in sorted(reached, key=lambda f: -f._sequence_nr()):  # as the backward runs them
+        functions = sorted(reached, key=lambda f: -f._sequence_nr())  # as the backward runs them
+        for number, function in enumerate(functions):
             captured = provenance.sequences.get(function._sequence_nr())
             if captured is not None and captured.target is checkpoint:
                 saved = provenance.given.get(captured, ())
             else:
                 saved = unpacked(function)
             for tensor in saved:
-                self.note(tensor, reached[function])
+                self.note(tensor, reached[function], number)
+        self.functions = graph_of(functions, targets, leaves) if self.found else Functions()
 
     def add(self, place, tensor):
         if isinstance(tensor, torch.Tensor):
             self.places.setdefault(storage_key(tensor), []).append((place, tensor))
 
-    def note(self, saved, tangents):
+    def note(self, saved, tangents, function):
         for place, tensor in self.places.get(storage_key(saved), ()):
             if saved is tensor or share_version(saved, tensor):
-                text, before = self.found.get(place, (described(saved), frozenset()))
-                self.found[place] = text, before | tangents
+                kept = self.found.get(place) or Kept(place, frozenset(), (), described(saved), self.later(place))
+                tangents, functions = kept.tangents | tangents, (*kept.functions, function)
+                self.found[place] = dataclasses.replace(kept, tangents=tangents, functions=functions)
                 return
 
     @property
     def kept(self):
-        return [Kept(place, tangents, text, self.later(place)) for place, (text, tangents) in self.found.items()]
+        return [*self.found.values()]
 
     def later(self, place):
+        """Also the writes to others that have the same counter."""
         kind, number = place
         left = [m for m in self.program.mutations if kind == "input" and not m.early and m.how != "memory"]
-        return sum(m.writes for m in left if m.index == number)
+        counter = self.counters.get(number, number)
+        return sum(m.writes for m in left if self.counters.get(m.index, m.index) == counter)
+
+
+def graph_of(functions, targets, leaves):
+    number = {function: k for k, function in enumerate(functions)}
+    ends = [(torch.autograd.graph.get_gradient_edge(leaf).node, i) for i, leaf in leaves]
+    return Functions(
+        tuple(number[target.grad_fn] for target in targets),
+        tuple(tuple(sorted({number[f] for f, _ in each.next_functions if f in number})) for each in functions),
+        tuple((number[function], i) for function, i in ends if function in number),
+    )
 
 
 def described(tensor):
@@ -160,45 +192,27 @@ def influence(joint, tangents):
 
 
 # --- when the graph runs ------------------------------------------------------------------------------
-@functools.cache
-def nothing():
-    return torch.empty(0)
-
-
-def counter_of(tensor):
-    """A tensor that counts the same writes and holds no memory; autograd's graph holds a leaf anyway."""
-    if tensor.is_inference():
-        raise RuntimeError(INFERENCE)
-    if tensor.requires_grad and tensor.is_leaf:
-        return tensor
-    counter = tensor.detach()
-    counter.data = nothing()
-    return counter
-
-
 class Watch:
     """Of the tensors that eager keeps for a node those whose versions autograd does not look at for us."""
 
     def __init__(self, graph, node, checked):
         self.kept = [k for k in graph.kept if k.tangents & node.tangents and k.place not in checked]
-        self.places = [(k.place[0] == "input", k.place[1], k.later) for k in self.kept]
+        self.places = [(k.place[0] == "input", k.place[1]) for k in self.kept]
+        self.later = tuple(k.later for k in self.kept)
 
     def begin(self, ctx, inputs, outputs):
-        if not self.kept:
-            return
-        if top_hooks(False) is not None:  # the program's, as a checkpoint has them: autograd looks nowhere then
-            ctx.counters = ctx.versions = []
-            return
-        ctx.counters = [counter_of(inputs[i] if is_input else outputs[i]) for is_input, i, _ in self.places]
-        ctx.versions = [c._version + later for c, (_, _, later) in zip(ctx.counters, self.places, strict=True)]
+        if self.kept:
+            kept, hooked = [inputs[i] if is_input else outputs[i] for is_input, i in self.places], top_hooks(False)
+            # the program's hooks, as a checkpoint has them: autograd looks nowhere then
+            ctx.watch = watch(kept, self.later) if hooked is None else None
 
-    def check(self, ctx, present):
-        now = [counter._version for counter in ctx.counters] if self.kept else []
-        if not self.kept or now == ctx.versions:
-            return
-        for kept, version, expected in zip(self.kept, now, ctx.versions, strict=True):
-            if version != expected and not kept.tangents.isdisjoint(present):
-                complain(f"{kept.text} is at version {version}; expected version {expected} instead.")
+    def check(self, ctx, present, read=None):
+        """read: the places that matter, if only some gradients are wanted."""
+        if self.kept and ctx.watch is not None:
+            for k, version, expected in ctx.watch.written():
+                kept = self.kept[k]
+                if not kept.tangents.isdisjoint(present) and (read is None or kept.place in read):
+                    complain(f"{kept.text} is at version {version}; expected version {expected} instead.")
 
 
 def complain(what):

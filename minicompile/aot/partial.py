@@ -96,17 +96,19 @@ class Part:
     grads: list
 
 
-def part(graph, absent, piece="whole"):
+def part(graph, absent, piece="whole", asked=None):
     """What is left of the backward graph where the results that have no gradient are these, by number.
 
+    asked: the inputs whose gradients are wanted, if not all are.
     piece: "whole"; or of the graph cut at the junctions what goes to the inputs ("cut") or to junctions ("ahead").
     """
-    if piece == "whole" and not absent:
+    if piece == "whole" and not absent and asked is None:
         return Part(graph.backward, [*range(place_count(graph))], [(k, k) for k in range(len(graph.grad_dependence))])
     whole, leads = (graph.backward, graph.grad_dependence) if piece == "whole" else (cut(graph), graph.cut_dependence)
     first = len(leads) - len(graph.junctions) if piece != "whole" else len(leads)
     wanted = range(first, len(leads)) if piece == "ahead" else range(first)
-    wanted = [k for k in wanted if not leads[k] <= absent]
+    unasked = {k for k, i in enumerate(graph.grad_inputs) if asked is not None and i not in asked}
+    wanted = [k for k in wanted if not leads[k] <= absent and k not in unasked]
     try:
         return Builder(graph, whole, wanted, absent, piece != "ahead").part
     except Unsupported:  # zeros stand for the missing gradients

@@ -254,8 +254,8 @@ def build(graph, gm, run_graph, run_shared=None):
     if graph.memories:
         header = "def compiled_graph(memories, *inputs):"
         writer.add(f"given = {given}")
-        for index in graph.sharing:  # whose sizes are read
-            writer.add(f"given[{index}] = given[{index}].data")
+        for index in graph.sharing:  # whose sizes are read, and how often they are written
+            writer.add(f"given[{index}] = given[{index}].detach()")
         given = "[*given, *memories]"
     writer.add_in_mode(f"results = run_graph({given})", graph.grad_enabled, mode)
     if graph.junctions:

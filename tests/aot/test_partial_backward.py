@@ -105,3 +105,22 @@ def test_one_node_where_it_makes_no_difference():
     assert y.grad_fn is z.grad_fn
     y, z = fn(x.sin(), w)
     assert y.grad_fn is not z.grad_fn
+
+
+def test_some_inputs_need_a_part_that_is_compiled_when_it_is_asked_for_again():
+    compiled = []
+
+    def backward_compiler(gm, inputs):
+        compiled.append([n.target for n in gm.graph.nodes].count(torch.ops.aten.mm.default))
+        return gm
+
+    x, w = leaf(3, 4), leaf(4, 3)
+    gm = torch.fx.symbolic_trace(lambda x, w: (x @ w).sin())
+    function = aot.compile(gm, [x, w], forward_compiler=lambda gm, inputs: gm, backward_compiler=backward_compiler)
+    for count in (0, 1, 1):
+        (y,) = function(x, w)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(gradient, (x @ w).cos().detach() @ w.detach().t())
+        assert compiled == [1] * count
+    function(x, w)[0].sum().backward()
+    assert compiled == [1, 2]

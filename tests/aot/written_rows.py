@@ -1,7 +1,8 @@
 """Programs that write to a tensor between a forward and its backward: eager refuses some of them, and so must we.
 
 A row: (name, function, the tensors it is given, what is written, which gradients are asked for).  Tensors are named by
-letters: small ones are data, capital ones want gradients; `h` is no leaf.
+letters: small ones are data, capital ones want gradients; `h` is no leaf; beside `a`, `v` is a view of it, and `d` of
+its `data`.
 """
 
 import torch
@@ -178,6 +179,45 @@ row("wanted", lambda a, V, W: V * a + W, "aVW", no_grad_write("a"), wanted("W"))
 row("wanted_not", lambda a, V, W: V * a + W, "aVW", no_grad_write("a"), wanted("V"))
 
 
+def layers(a, V, M, W):
+    return ((a * V).exp() @ M.t()).tanh() * W
+
+
+for name in "VMW":
+    for written in "aVMW":
+        row(f"wanted_{name}_of_layers_{written}", layers, "aVMW", no_grad_write(written), wanted(name))
+row("wanted_computed_again", lambda a, V, W: (a * V).relu() * W, "aVW", no_grad_write("a"), wanted("W"))
+
+
+def both_in_turn(out, t):
+    torch.autograd.grad(out.sum(), t["W"], retain_graph=True)
+    out.sum().backward()
+
+
+def each_in_turn(out, t):
+    for _ in range(2):
+        for name in "VW":
+            t[name].grad = sum(torch.autograd.grad(out.sum(), [t[name]], retain_graph=True))
+
+
+row("wanted_in_turn", lambda a, V, W: V * a + W, "aVW", no_grad_write("a"), both_in_turn)
+row("wanted_each", layers, "aVMW", nothing, each_in_turn)
+row(
+    "wanted_of_two",
+    lambda a, V, W: ((a * V).exp(), W * V),
+    "aVW",
+    no_grad_write("a"),
+    lambda out, t: (out[0] * out[1]).sum().backward(inputs=[t["W"]]),
+)
+row(
+    "wanted_of_two_first",
+    lambda a, V, W: ((a * V).exp(), W * V),
+    "aVW",
+    no_grad_write("a"),
+    lambda out, t: out[1].sum().backward(inputs=[t["V"]]),
+)
+
+
 # --- written inside -----------------------------------------------------------------------------------
 def written_then_saved(a, W):
     a.mul_(2)
@@ -203,6 +243,39 @@ row("leaf_written_inside_and_after", leaf_written_inside, "aW", no_grad_write("W
 row("copy_saved", saved_and_copy, "aW", no_grad_write("a"))
 row("not_leaf_written", lambda h, W: h.mul_(W), "hW", lambda out, t: t["h"].add_(1))
 
+
+# --- inputs that share memory -----------------------------------------------------------------------------
+def view_written(a, v, W):
+    v.add_(1)
+    return a[0] * W
+
+
+def view_saved(a, v, W):
+    a[0].mul_(2)
+    return v * W
+
+
+def other_written(a, v, W):
+    y = v.clone() * W
+    a.add_(1)
+    return y
+
+
+def data_written(a, v, d, W):
+    d.mul_(3)
+    return v * W
+
+
+for name in "av":
+    row(f"shared_view_written_{name}", view_written, "avW", no_grad_write(name))
+    row(f"shared_view_saved_{name}", view_saved, "avW", no_grad_write(name))
+    row(f"shared_not_saved_{name}", other_written, "avW", no_grad_write(name))
+for name in "avd":
+    row(f"shared_data_{name}", data_written, "avdW", no_grad_write(name))
+row("shared_nothing", view_written, "avW", nothing)
+row("shared_saved_nothing", view_saved, "avW", nothing)
+row("shared_and_wanted", lambda a, v, V, W: view_saved(a, v, V) + W, "avVW", no_grad_write("v"), wanted("W"))
+row("shared_and_wanted_not", lambda a, v, V, W: view_saved(a, v, V) + W, "avVW", no_grad_write("v"), wanted("V"))
 
 # --- custom functions and checkpoints ---------------------------------------------------------------------
 row("function_saved", lambda W: Square.apply(W), "W", no_grad_write("W"))
