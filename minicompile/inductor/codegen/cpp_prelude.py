@@ -1,7 +1,7 @@
 """The head of every generated C++ file: types, vector math, and the `m_...` functions that the rows of `ops.py` name.
 
 Plain C++17 for GCC and Clang, no PyTorch headers.  With glibc >= 2.35 on x86-64 the declarations below promise the
-vectoriser that vector versions of exp, tanh, erf ... exist (libmvec); elsewhere the same code is compiled, slower.
+vectoriser that vector versions of log, sin, pow ... exist (libmvec); elsewhere the same code is compiled, slower.
 Taught in chapter 11.
 """
 
@@ -9,7 +9,7 @@ from .cpp_stream import SEND
 
 # Functions of one and of two numbers that libmvec has since glibc 2.35.
 _VECTOR = (
-    "tanh exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
+    "exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
 )
 _VECTOR_TWO = "pow atan2 hypot".split()
 
@@ -27,20 +27,13 @@ def _declarations():
         lines.append(f'M_SIMD extern "C" double {name}(double, double) noexcept;')
         lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return {name}f(x, y); }}")
         lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return {name}(x, y); }}")
-    for name, builtin in (
-        ("floor", "floor"),
-        ("ceil", "ceil"),
-        ("trunc", "trunc"),
-        ("round", "rint"),
-        ("sqrt", "sqrt"),
-        ("lgamma", "lgamma"),
-    ):
+    for name in "floor ceil trunc round sqrt lgamma".split():
+        builtin = "rint" if name == "round" else name
         lines.append(f"M_INLINE float m_{name}(float x) {{ return __builtin_{builtin}f(x); }}")
         lines.append(f"M_INLINE double m_{name}(double x) {{ return __builtin_{builtin}(x); }}")
-    for name in ("copysign",):
-        lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return __builtin_{name}f(x, y); }}")
-        lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return __builtin_{name}(x, y); }}")
-    for name in ("exp", "erf"):  # in float these are our own, below
+    lines.append("M_INLINE float m_copysign(float x, float y) { return __builtin_copysignf(x, y); }")
+    lines.append("M_INLINE double m_copysign(double x, double y) { return __builtin_copysign(x, y); }")
+    for name in ("exp", "erf", "tanh"):  # in float these are our own, below
         lines.append(f'M_SIMD extern "C" double {name}(double) noexcept;')
         lines.append(f"M_INLINE double m_{name}(double x) {{ return {name}(x); }}")
     return "\n".join(lines)
@@ -151,26 +144,38 @@ M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c)
 #else
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
-// 2^n * e^r with |r| <= ln(2)/2 and a polynomial for e^r.  Adding 1.5 * 2^23 rounds to an integer, which then stands in
-// the lowest bits.  Subnormal results are made 2^32 times as large first; `m_exp` has zeros there, which take less.
-template <bool tiny> M_INLINE float m_exp_of(float of) {
-  const float x = tiny && -104.0f > of ? -104.0f : of;
-  const float z = m_mad(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
-  const float r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, x));
+// e^x is 2^n * e^r with |r| <= ln(2)/2, and e^r is 1 and a polynomial.  Adding 1.5 * 2^23 rounds to an integer, which then
+// stands in the lowest bits of z.
+M_INLINE float m_exp_rest(float x, float& z) {
+  z = m_mad(x, 1.44269504088896341f, 12582912.0f);
+  const float n = z - 12582912.0f, r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, x));
   float p = m_mad(r, 1.381417748e-03f, 8.368919288e-03f);
   p = m_mad(p, r, 4.166840776e-02f);
   p = m_mad(p, r, 1.666651896e-01f);
   p = m_mad(p, r, 4.999999333e-01f);
-  p = m_mad(p, r * r, r) + 1.0f;
-  const bool low = of < -87.3365f;
-  const float y = m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23) + (tiny && low ? 32u << 23 : 0u));
-  const float most = of > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
-  if (!tiny) return low ? 0.0f : most;
-  const float rest = of < -103.9721f ? 0.0f : 2.3283064365386963e-10f;
-  return most * (low ? rest : 1.0f);
+  return m_mad(p, r * r, r);
 }
-M_INLINE float m_exp(float x) { return m_exp_of<false>(x); }  // for sums that are 1 at least
-M_INLINE float m_exp_tiny(float x) { return m_exp_of<true>(x); }
+M_INLINE float m_power_of_two(int32_t n) { return m_bits_float((uint32_t)(n + 127) << 23); }
+M_INLINE float m_exp(float x) {  // zero where it would be subnormal: for sums that are 1 at least
+  float z, p = m_exp_rest(x, z) + 1.0f;
+  const float y = m_bits_float(m_float_bits(p) + (m_float_bits(z) << 23));
+  const float most = x > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
+  return x < -87.3365f ? 0.0f : most;
+}
+// 2^n as two factors.  No choice between numbers: an Intel processor stops for a subnormal one in any lane, used or not.
+M_INLINE float m_exp_tiny(float x) {
+  const float least = -104.0f > x ? -104.0f : x;
+  float z, p = m_exp_rest(89.0f < least ? 89.0f : least, z) + 1.0f;
+  const int32_t n = (int32_t)(m_float_bits(z) - 0x4b400000), half = n >> 1;
+  return p * m_power_of_two(half) * m_power_of_two(n - half);
+}
+// (e^2a - 1) / (e^2a + 1), without a 1 that would swallow a small a
+M_INLINE float m_tanh(float x) {
+  const float a = __builtin_fabsf(x);
+  float z, p = m_exp_rest(10.0f < a ? 20.0f : a + a, z);
+  const float power = m_power_of_two((int32_t)(m_float_bits(z) - 0x4b400000)), e = m_mad(power, p, power - 1.0f);
+  return __builtin_copysignf(e / (e + 2.0f), x);
+}
 M_INLINE double m_exp_tiny(double x) { return exp(x); }
 // --- erf in float, in 1.6 units of the last place: x * p(x^2), and 1 - 2^q(|x|) further out; fitted to both ranges
 M_INLINE float m_erf(float x) {
