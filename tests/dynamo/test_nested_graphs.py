@@ -404,6 +404,77 @@ def test_a_backward_reads_what_is_there_when_it_runs(name, breaks):
         STATE["scale"], ReadsState.number = 2.0, 2.0
 
 
+def scaled_by(scale, shifts=(1, 2)):
+    """A class for these numbers, which its backward has in closure cells."""
+    total = sum(shifts)
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * scale + total
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return (lambda: gradient * scale * shifts[1] * total)()
+
+    return Scaled
+
+
+def rescaled():
+    scale = 2.0
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * scale
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * scale
+
+    def rescale():
+        nonlocal scale
+        scale = 5.0
+
+    return Scaled, rescale
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_class_that_a_function_makes(backend):
+    for scale in (2.0, 3, True):
+        cls, x = scaled_by(scale), tensor(3)
+        minicompile.compile(lambda x: cls.apply(x).sin(), backend=backend, fullgraph=True)(x).sum().backward()
+        torch.testing.assert_close(x.grad, (x * scale + 3).cos().detach() * scale * 6)
+
+
+def test_a_closure_cell_that_somebody_rebinds():
+    cls, rescale = rescaled()
+    x = tensor(3)
+    y = minicompile.compile(lambda x: cls.apply(x), backend="aot_eager")(x)
+    rescale()
+    y.sum().backward()
+    assert x.grad.tolist() == [5.0] * 3 and record.break_reasons["custom autograd function"] == 1
+
+
+def test_a_closure_cell_of_a_function_that_still_runs():
+    factor = 2.0
+
+    class Local(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * factor
+
+    x = tensor(3)
+    y = minicompile.compile(lambda x: Local.apply(x), backend="aot_eager")(x)
+    factor = 5.0
+    y.sum().backward()
+    assert x.grad.tolist() == [5.0] * 3
+
+
 # --- checkpoint ---------------------------------------------------------------------------------------
 class Block(nn.Module):
     def __init__(self, reentrant, dropout=0.0):
