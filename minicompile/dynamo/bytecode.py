@@ -136,6 +136,7 @@ class Pool:
         self.varnames = list(changes.get("co_varnames", code.co_varnames))
         self.cellvars = changes.get("co_cellvars", code.co_cellvars)
         self.freevars = changes.get("co_freevars", code.co_freevars)
+        self.methods = ()  # ids of instructions: see bytecode_lower.py
         self._constant_index = {id(value): k for k, value in enumerate(self.constants)}
         self._keys = None
 

@@ -6,7 +6,9 @@ Mirrors a part of `torch/_dynamo/bytecode_transformation.py`.  Taught in chapter
 """
 
 import dis
+import re
 
+from .bytecode_analysis import stack_effect
 from .bytecode_versions import (
     BINARY,
     COMPARE,
@@ -39,8 +41,9 @@ def take_null(values, pool):
 
 
 def _name(instruction, pool):
-    shift = NAME_SHIFTS.get(instruction.opname, 0)
-    return [Instruction(instruction.opname, pool.name(instruction.argval) << shift)]
+    shift, is_method = NAME_SHIFTS.get(instruction.opname, 0), id(instruction) in pool.methods
+    opname = "LOAD_METHOD" if is_method and not PY312 else instruction.opname
+    return [Instruction(opname, pool.name(instruction.argval) << shift | (is_method and PY312))]
 
 
 def _load_super_attr(instruction, pool):
@@ -52,7 +55,9 @@ def _call(instruction, pool):
     """`callable, arg1, .., argn`: CPython also takes arg1 where a method's self would stand, so that no NULL is needed
     (its own decorators and `with` blocks are called that way), unless there is no positional argument."""
     nargs, names = instruction.argval.nargs, instruction.argval.kwnames
-    if nargs == len(names):
+    if id(instruction) in pool.methods:
+        out = []
+    elif nargs == len(names):
         out = insert_null(nargs + 1 if NULL_FIRST else nargs)
     else:
         out, nargs = [], nargs - 1
@@ -131,6 +136,33 @@ TABLE = {
 }
 
 
+# ---- methods --------------------------------------------------------------------------------------------------------
+PUSH_ONE = re.compile("LOAD_|BUILD_|BINARY_|UNARY_|COMPARE_|CALL|FORMAT_|MAKE_FUNCTION|IS_OP|CONTAINS_OP")
+
+
+def method_calls(instructions):
+    """Ids of attributes that are only loaded to be called, and of their calls: no bound method is made there, which
+    an error of a method written in C would tell by another name.
+
+    Nothing comes between but what makes the arguments.
+    """
+    targets = {id(instruction.argval) for instruction in instructions if instruction.is_jump}
+    found, stack, handler = set(), [], None  # stack: what has pushed each value, as far as that is known
+    for instruction in instructions:
+        if id(instruction) in targets or instruction.exc != handler or not PUSH_ONE.match(instruction.opname):
+            stack.clear()
+        handler = instruction.exc
+        if not (stack and PUSH_ONE.match(instruction.opname) or instruction.opname == "LOAD_ATTR"):
+            continue
+        pops = 1 - stack_effect(instruction)
+        taken = stack[-pops:] if 0 < pops <= len(stack) else []
+        del stack[len(stack) - min(pops, len(stack)) :]
+        if taken and instruction.opname == "CALL" and taken[0].opname == "LOAD_ATTR":
+            found.update(map(id, (taken[0], instruction)))
+        stack.append(instruction)
+    return found
+
+
 # ---- jumps ----------------------------------------------------------------------------------------------------------
 def _pop_jump(instruction, backward, following):
     test = instruction.opname.partition("_IF_")[2]
@@ -163,6 +195,7 @@ def _landing(target, before):
 def lower(instructions, pool):
     """Real instructions for normalised ones; targets move along to the first real instruction of what they became."""
     pool.declare(instructions)
+    pool.methods = method_calls(instructions)
     index = {id(instruction): k for k, instruction in enumerate(instructions)}
     if len(index) != len(instructions):
         raise ValueError("the same Instruction object stands twice in the list")

@@ -339,3 +339,33 @@ def test_compiled_object_called_from_a_rewritten_frame():
 
 def test_call_arguments_compare_by_value():
     assert CallArguments(2, ("k",)) == CallArguments(2, ("k",)) != CallArguments(2)
+
+
+class Derived(dict):
+    def own(self):
+        return "own"
+
+
+METHODS = [
+    lambda table: table.items(1),
+    lambda table: table.items(len([table]), [table], k=3),
+    lambda table: table.get(),
+    lambda table: table.own(),
+    lambda table: table.own(*[1]),
+    lambda table: table.copy().items(0 if table else 1),
+    lambda table: table.__class__(a=1).pop("a"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(METHODS)))
+def test_methods_are_called_as_such(number):
+    """No bound method is made, which would have another name in the text of an error."""
+
+    def said(call):
+        try:
+            return call(Derived())
+        except TypeError as error:
+            return str(error)
+
+    assert said(rebuilt(METHODS[number])) == said(METHODS[number])
+    assert said(rebuilt(METHODS[0])).startswith("dict.items()")

@@ -5,6 +5,7 @@ import functools
 import itertools  # noqa: F401
 import operator  # noqa: F401
 import types  # noqa: F401
+import weakref  # noqa: F401
 
 import pytest
 import torch
@@ -38,6 +39,9 @@ torch.device("cpu").__enter__(1)     {}.items().__reduce_ex__(2)       {}.keys()
 itertools.count(1).__format__("a")   {}.keys().__setattr__(0, 1)       itertools.count().__format__([])
 types.MappingProxyType({}).__ior__(1)
 types.MappingProxyType({}).__gt__([])
+group.subgroup(a=1)                  group.split()                     group.derive(1, 2)
+weakref.ref(Plain).__ne__(1, 2)      weakref.ref(Plain).__eq__()       itertools.chain([1]).__doc__(2)
+spread.__subclasshook__(1)(2)        itertools.count().__doc__[0](1)   spread.__init_subclass__(1)
 """
 
 
@@ -56,7 +60,7 @@ def test_complaints(text):
     namespace |= globals()
     lines = f"""
         def program(x):
-            cached = functools.lru_cache(Plain)
+            cached, group = functools.lru_cache(Plain), ExceptionGroup("", [KeyError()])
             try:
                 {text}
             except TypeError as error:

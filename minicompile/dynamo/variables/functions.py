@@ -14,7 +14,7 @@ import torch
 from ..builder import wraps, wraps_if
 from ..source import AttrSource, ConstantSource, ItemSource
 from .base import ValueVariable, VariableTracker, complain, stand_in, unsupported
-from .descriptors import type_lookup
+from .descriptors import descriptor_get, type_lookup
 from .instance_dict import InstanceDictVariable, entry_key
 from .wrong_calls import check_count
 
@@ -107,6 +107,9 @@ class UserFunctionVariable(ValueVariable, FunctionVariable):
         except AttributeError as error:
             tx.guard("lacks_attribute", self.place, name)
             tx.raise_observed(AttributeError, *error.args)
+        found = type_lookup(types.FunctionType, name)
+        if found is not None and isinstance(found.attribute, types.ClassMethodDescriptorType):
+            return descriptor_get(tx, found, self)  # each look makes another object
         return tx.output.wrap(value, AttrSource(self.place, name)).realize()
 
     def var_setattr(self, tx, name, value):

@@ -17,6 +17,10 @@ from .objects import UserDefinedObjectVariable
 from .wrong_calls import check_count
 
 
+def is_descriptor(found):
+    return type_lookup(type(found.attribute), "__get__") is not None
+
+
 class PolyfillClassVariable(UserDefinedClassVariable):
     """A class of a polyfill with a row in ORIGINALS."""
 
@@ -58,11 +62,14 @@ class StandInVariable(UserDefinedObjectVariable):
         stored = self.stored_attribute(tx, name)
         if stored is not None:
             return stored
-        if type_lookup(self.original.cls, name) is None:
+        original = type_lookup(self.original.cls, name)
+        if original is None:
             message = f"'{type_name(self.original.cls)}' object has no attribute '{name}'"
             tx.raise_observed(AttributeError, message)
         if name in self.state:
             return self.state[name]
+        if not is_descriptor(original):  # `__doc__`
+            return tx.build(original.attribute)
         if class_lookup(tx, self.cls, name) is None:
             unsupported("attribute written in C", f"`{name}` of {self}")
         return BuiltinMethodVariable(self, name)
@@ -90,7 +97,7 @@ class StandInVariable(UserDefinedObjectVariable):
                 return tx.build(None)
             if found.owner is object and original.owner is not object:
                 unsupported("method written in C", f"`{name}` of {self}")
-        if found is None or not (tx.is_polyfill() or type_lookup(self.original.cls, name) is not None):
+        if found is None or not (tx.is_polyfill() or (original is not None and is_descriptor(original))):
             return self.var_getattr(tx, name).call_function(tx, list(args), kwargs)
         return descriptor_get(tx, found, self).call_function(tx, list(args), kwargs)
 

@@ -12,6 +12,7 @@ import inspect
 import itertools
 import re
 import types
+import weakref
 
 import torch
 
@@ -25,6 +26,7 @@ MADE = [  # one of each class whose methods are asked
     *(enumerate(()), zip(), map(id, ()), filter(None, ()), reversed(()), (each for each in ()), callable, lambda: None),
     *(types.MappingProxyType({}), property(), staticmethod(id), classmethod(id), functools.partial(id), re.compile("")),
     *(BaseException(), KeyError(), OSError(), ImportError(), SyntaxError(), BaseExceptionGroup("", [Exception()])),
+    *(BaseExceptionGroup("", [BaseException()]), weakref.ref(object)),
     *([].append, [].__len__, types.MethodType(id, 0), object, functools.cmp_to_key(id)(0), functools.lru_cache(id)),
     *(torch.Size(), types.ModuleType("")),
     *(itertools.count(), itertools.repeat(0), itertools.chain(), itertools.islice((), 1), itertools.cycle(())),
