@@ -25,6 +25,8 @@ FLAGS = (
     "-std=c++17 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv "
     "-Wno-psabi -Wno-unknown-pragmas -shared -fPIC"
 ).split()
+if platform.machine() in ("x86_64", "AMD64"):  # of AVX-512 GCC takes half on a Xeon: up to 1.9 times as slow
+    FLAGS.append("-mprefer-vector-width=512")
 LIBRARIES = ["-lmvec", "-lm"] if sys.platform == "linux" else ["-lm"]
 
 

@@ -8,9 +8,7 @@ Taught in chapter 11.
 from .cpp_stream import SEND
 
 # Functions of one and of two numbers that libmvec has since glibc 2.35.
-_VECTOR = (
-    "exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
-)
+_VECTOR = "exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
 _VECTOR_TWO = "pow atan2 hypot".split()
 
 
@@ -144,8 +142,8 @@ M_INLINE float m_mad(float a, float b, float c) { return __builtin_fmaf(a, b, c)
 #else
 M_INLINE float m_mad(float a, float b, float c) { return a * b + c; }
 #endif
-// e^x is 2^n * e^r with |r| <= ln(2)/2, and e^r is 1 and a polynomial.  Adding 1.5 * 2^23 rounds to an integer, which then
-// stands in the lowest bits of z.
+// e^x is 2^n * e^r with |r| <= ln(2)/2, and e^r is 1 and a polynomial.  Adding 1.5 * 2^23 rounds to an integer, which
+// then stands in the lowest bits of z.
 M_INLINE float m_exp_rest(float x, float& z) {
   z = m_mad(x, 1.44269504088896341f, 12582912.0f);
   const float n = z - 12582912.0f, r = m_mad(n, -1.428606765330187e-06f, m_mad(n, -0.693145751953125f, x));
@@ -162,7 +160,7 @@ M_INLINE float m_exp(float x) {  // zero where it would be subnormal: for sums t
   const float most = x > 88.7228317f ? m_inf<float>() : y;  // GCC would compare five times in one
   return x < -87.3365f ? 0.0f : most;
 }
-// 2^n as two factors.  No choice between numbers: an Intel processor stops for a subnormal one in any lane, used or not.
+// 2^n as two factors, without choices: an Intel processor stops for a subnormal number in any lane, used or not.
 M_INLINE float m_exp_tiny(float x) {
   const float least = -104.0f > x ? -104.0f : x;
   float z, p = m_exp_rest(89.0f < least ? 89.0f : least, z) + 1.0f;
