@@ -125,7 +125,7 @@ class OptimizedModule(torch.nn.Module):
         return getattr(self._orig_mod, name)
 
     def __setattr__(self, name, value):
-        own = name in ("_orig_mod", "_compile_options", "training") or hasattr(type(self), name)  # as `__class__`
+        own = name in ("_orig_mod", "_compile_options", *self.__dict__) or hasattr(type(self), name)  # as `__class__`
         if own or "_modules" not in self.__dict__:
             super().__setattr__(name, value)
         elif "_orig_mod" in self.__dict__["_modules"]:

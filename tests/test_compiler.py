@@ -192,6 +192,17 @@ def test_forward_hooks_of_the_wrapper_run():
     assert torch.equal(compiled(x), model(x))
 
 
+def test_backward_hooks_of_the_wrapper_run():
+    """torch.compile's wrapper gives a part of what a registration notes to the original, and calls none."""
+    seen = []
+    for make in (lambda model: model, lambda model: minicompile.compile(model, backend="eager")):
+        module = make(torch.nn.Linear(3, 2))
+        module.register_full_backward_hook(lambda module, of_inputs, of_outputs: seen.append(of_outputs[0] * 1))
+        module.register_full_backward_pre_hook(lambda module, of_outputs: (of_outputs[0] * 2,))
+        module(torch.ones(2, 3, requires_grad=True)).sum().backward()
+    assert [gradient.tolist() for gradient in seen] == [[[2.0, 2.0]] * 2] * 2
+
+
 def test_explain_tells_breaks_guards_and_stages():
     def reads(x):
         y = x * 2
