@@ -27,14 +27,20 @@ _LOADED = time.time()
 
 
 @functools.cache
-def environment():
-    """What every key depends on: versions, and the processor that `-march=native` means."""
+def processor():
+    """The machine that `-march=native` means."""
     try:
         info = Path("/proc/cpuinfo").read_text()
-        processor = sorted({line for line in info.splitlines() if line.startswith(("flags", "Features", "model name"))})
+        known = sorted({line for line in info.splitlines() if line.startswith(("flags", "Features", "model name"))})
     except OSError:
-        processor = []
-    return f"{torch.__version__} {torch.version.git_version} {sys.version} {sys.platform} {processor}"
+        known = []
+    return f"{sys.platform} {known}"
+
+
+@functools.cache
+def environment():
+    """What every key depends on but those of libraries, which know neither Python nor PyTorch."""
+    return f"{torch.__version__} {torch.version.git_version} {sys.version} {processor()}"
 
 
 @functools.cache
@@ -88,8 +94,12 @@ def settings():
 UNRELATED = ("cache_dir", "cache_size_limit_mb", "force_disable_caches", "graph_cache", "logs", "strict")
 
 
+def name_of(*parts):
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:40]
+
+
 def key_of(*parts):
-    return hashlib.sha256("\0".join([environment(), *map(str, parts)]).encode()).hexdigest()[:40]
+    return name_of(environment(), *parts)
 
 
 def _private(path):

@@ -5,9 +5,11 @@ import tempfile
 
 import pytest
 
-# Before minicompile is imported: config reads the environment once.  One cache for all worker processes of a session.
+# Before minicompile is imported: config reads the environment once.  One cache for all worker processes of a session,
+# or one that who runs several sessions names.
 _is_worker = "PYTEST_XDIST_WORKER" in os.environ
-if not _is_worker:
+_cache = None
+if "MINICOMPILE_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="minicompile-test-cache-")
     os.environ["MINICOMPILE_CACHE_DIR"] = _cache.name
 
@@ -46,5 +48,5 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    if not _is_worker:
+    if _cache:
         _cache.cleanup()

@@ -63,7 +63,7 @@ def build(source, extra=()):
     compiler, version = find_compiler(config.cpp_compiler)
     flags = [*flags_of(compiler, version), *extra]
     command = [*flags, *LIBRARIES]
-    name = cache.key_of(source, version, " ".join(command))
+    name = cache.name_of(cache.processor(), source, version, " ".join(command))
     found = cache.get(f"{name}.so")
     if found is not None:
         record.counters["cache_hits"] += 1
