@@ -136,10 +136,6 @@ def _kind(value):
     return "none" if value is None else f"{value.dtype} {tuple(value.shape)}"
 
 
-def _largest(values):
-    return max((t.abs().max().item() for t in values if t is not None and t.is_floating_point()), default=0.0)
-
-
 def check_inference(model, args=(), kwargs=None, compiler=None, calls=2, factor=3.0, strides=True):
     """Assert that every output of the compiled model is within `factor` times eager's own error.  Returns it."""
     kwargs, compiled = kwargs or {}, (compiler or default_compiler())(model)
@@ -200,7 +196,8 @@ def check_training(model, loss, args=(), kwargs=None, compiler=None, steps=2, fa
                 continue
             # Beside the largest gradient, one that is zero in theory (a bias before a norm) is only noise; batch norm's
             # statistics are sums over values much larger than their mean.
-            scale = _largest(reference_part.values()) / (100 if part == "gradients" else 1)
+            floats = [t for t in reference_part.values() if t is not None and t.is_floating_point()]
+            scale = max((t.abs().max().item() for t in floats), default=0.0) / (100 if part == "gradients" else 1)
             names = [(label + name, actual_part[name], eager_part[name], reference_part[name]) for name in eager_part]
             lines += excess_errors(names, factor, scale)
         _raise_if_any(lines, f"{type(model).__name__}, training, step {seed + 1}")

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..lazy_graph import LazyGraphModule
+from .provenance import last_of, nodes_since
 
 F = torch.nn.functional
 SPELLINGS = {  # (kind of step, names of its parameters) -> the functions and methods that are it
@@ -312,12 +313,10 @@ def rewrite(gm):
     for node in gm.graph.nodes:
         if node in inner:
             continue
-        last = next(iter(reversed(graph.nodes)), None)
+        last = last_of(graph)
         if node in found:
             environment[node] = emit(graph, found[node], environment)
-            for new in reversed(graph.nodes):
-                if new is last:
-                    break
+            for new in nodes_since(last, graph):
                 new.meta = {k: v for k, v in node.meta.items() if k == "stack_trace"}
         else:
             environment[node] = new = graph.node_copy(node, environment.__getitem__)

@@ -81,10 +81,6 @@ def places(value, order):
     return tuple(strides)
 
 
-def lies_so(value, strides):
-    return all(n == 1 or a == b for n, a, b in zip(value.shape, value.stride(), strides, strict=True))
-
-
 def same_layout(a, b):
     if isinstance(a, (tuple, list)):
         return all(map(same_layout, a, b))
@@ -137,7 +133,8 @@ class Layouts:
             return source
         value = self.eager[source]
         order = tuple(sorted(range(value.dim()), key=lambda d: -value.stride(d)))
-        self.possible &= lies_so(value, places(value, order))
+        strides = zip(value.shape, value.stride(), places(value, order), strict=True)
+        self.possible &= all(n == 1 or a == b for n, a, b in strides)
         return self.copy(source, order, user)
 
     def images_last(self, node):

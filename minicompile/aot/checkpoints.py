@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from ..errors import Unsupported
 from .nodes import draws, draws_with
 from .outputs import unwrap
-from .provenance import gradient_functions, nodes_since
+from .provenance import gradient_functions, last_of, nodes_since
 
 aten = torch.ops.aten
 RECOMPUTE = (False, checkpoints.CheckpointPolicy.MUST_RECOMPUTE, checkpoints.CheckpointPolicy.PREFER_RECOMPUTE)
@@ -39,13 +39,13 @@ class Selecting(TorchDispatchMode):
         self.policy = context.policy_fn
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs, last = kwargs or {}, next(iter(reversed(self.graph.nodes)))
+        kwargs, last = kwargs or {}, last_of(self.graph)
         result = function(*args, **kwargs)
         if function not in checkpoints.SAC_IGNORED_OPS:
             context = checkpoints.SelectiveCheckpointContext(is_recompute=False)
             context.op_output = result
             if self.policy(context, function, *args, **kwargs) not in RECOMPUTE:
-                self.kept.update(nodes_since(last, self.graph))
+                self.kept.update(node.name for node in nodes_since(last, self.graph))
         return result
 
 

@@ -7,6 +7,7 @@ Mirrors `torch/_functorch/_aot_autograd/autograd_cache.py`.  Taught in chapter 1
 """
 
 import importlib
+import operator
 import os
 import sys
 import types
@@ -63,13 +64,6 @@ def operator_name(overload):
     if overload.namespace not in NAMESPACES:
         raise Unnameable(f"operator {overload}")
     return {"operator": str(overload)}
-
-
-def operator_named(name):
-    value = torch.ops
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -162,7 +156,7 @@ READ = {  # name in JSON -> the value of (content, function that reads a part of
     "inverse": lambda content, part: views.InverseReturnMode(content),
     "view": lambda content, part: getattr(views, content[0])(part(content[1])),
     "function": lambda content, part: function_named(*content),
-    "operator": lambda content, part: operator_named(content),
+    "operator": lambda content, part: operator.attrgetter(content)(torch.ops),
     "tensor": lambda content, part: tensor_of(content),
 }
 

@@ -35,29 +35,24 @@ CALLED = """
     bernoulli.default multilabel_margin_loss_forward resize_as
 """
 
+NEAREST = [f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)]
+
 # Operators that have a lowering of their own.
 LOWERED = """
-    _unsafe_index _unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_nearest_exact1d.default
-    _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default all any cat embedding embedding_dense_backward
-    empty_like eye flip index_add index_copy index_select leaky_relu masked_fill max_pool2d_with_indices
-    max_pool2d_with_indices_backward new_empty reflection_pad1d.default reflection_pad2d.default
+    _unsafe_index _unsafe_masked_index _unsafe_masked_index_put_accumulate all any cat embedding
+    embedding_dense_backward empty_like eye flip index_add index_copy index_select leaky_relu masked_fill
+    max_pool2d_with_indices max_pool2d_with_indices_backward new_empty reflection_pad1d.default reflection_pad2d.default
     reflection_pad3d.default repeat replication_pad1d.default replication_pad2d.default replication_pad3d.default
-    roll select_scatter slice_scatter squeeze sum take tril triu unbind upsample_nearest1d.default
-    upsample_nearest2d.default upsample_nearest3d.default
-"""
+    roll select_scatter slice_scatter squeeze sum take tril triu unbind
+""" + " ".join(f"{name}.default" for name in NEAREST)
 
 # Operators for which torch has a Python rule above autograd: the table never sees them, nor eager's own backward.
 HIDDEN = """
     hardshrink.default softshrink.default multi_margin_loss.default multilabel_margin_loss_forward.default
-    upsample_nearest1d.default upsample_nearest2d.default upsample_nearest3d.default _upsample_nearest_exact1d.default
-    _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default upsample_bilinear2d.default
-    upsample_bicubic2d.default
-"""
+    upsample_bilinear2d.default upsample_bicubic2d.default
+""" + " ".join(f"{name}.default" for name in NEAREST)
 # ... and those of which that rule is the only one that takes symbolic sizes.
-RESIZED = """
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
-"""
+RESIZED = [*NEAREST, *"upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d".split()]
 
 # Their kernels lay the result out as a known memory format; torch's rules keep the input's strides, or none.
 FORMATTED = """
@@ -97,7 +92,7 @@ def rules_above_autograd():
     """HIDDEN operators go through autograd as in eager; RESIZED ones find their sizes and call those."""
     keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
     ours = {op: {} for op in overloads(HIDDEN)}
-    ours |= {getattr(aten, name).vec: dict.fromkeys(keys, resize_rule(getattr(aten, name))) for name in RESIZED.split()}
+    ours |= {getattr(aten, name).vec: dict.fromkeys(keys, resize_rule(getattr(aten, name))) for name in RESIZED}
     ours[aten.dropout.default] = dict.fromkeys(keys, dropout)
     theirs = {op: dict(op.py_kernels) for op in ours}
     try:

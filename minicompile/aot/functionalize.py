@@ -8,10 +8,13 @@ with whom is known.
 Mirrors `torch/_functorch/_aot_autograd/collect_metadata_analysis.py`.  Taught in chapter 08.
 """
 
+import contextlib
 import copy
 import dataclasses
 import functools
+import itertools
 import math
+import operator
 
 import torch
 from torch import fx
@@ -67,6 +70,18 @@ REFUSED_WRITES = {  # part of a message -> kind, explanation, hint
 OVERLAPPING = ("expand", "unfold", "as")  # views, by the first word of their name, that may show one place twice
 
 
+@contextlib.contextmanager
+def refused(reasons):
+    """What PyTorch does not trace, or eager refuses, is left to eager.  {part of a message: kind, explanation, hint}"""
+    try:
+        yield
+    except RuntimeError as error:
+        for text, reason in reasons.items():
+            if text in str(error):
+                raise Unsupported(*reason) from error
+        raise
+
+
 # --- inputs -----------------------------------------------------------------------------------------
 def example_values(gm, inputs):
     """The examples; where capture left a fake tensor for a real input, that one: its sizes may be symbolic."""
@@ -78,10 +93,8 @@ def example_values(gm, inputs):
 
 def fake_mode_of(values):
     """The mode that the examples were made under, or a new one."""
-    for value in values:
-        if isinstance(value, FakeTensor):
-            return value.fake_mode
-    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    known = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+    return known or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
 def fakeify(mode, value, requires_grad):
@@ -107,9 +120,7 @@ def lift_constants(gm):
     constants = {}
     for node in gm.graph.nodes:
         if node.op == "get_attr":
-            value = gm
-            for part in node.target.split("."):
-                value = getattr(value, part)
+            value = operator.attrgetter(node.target)(gm)
             if isinstance(value, torch.Tensor):
                 constants[node.target] = value
         elif node.op == "call_module":
@@ -165,14 +176,9 @@ def writes_lists(func):
 
 def share_memory(lists):
     """Do tensors at different places of these lists?"""
-    seen = []
-    for each in lists:
-        for k, t in enumerate(each) if isinstance(each, list | tuple) else ():
-            if isinstance(t, FunctionalTensor):
-                if any(k != place and meet(t, other) for place, other in seen):
-                    return True
-                seen.append((k, t))
-    return False
+    pairs = [pair for each in lists if isinstance(each, list | tuple) for pair in enumerate(each)]
+    tensors = [(k, t) for k, t in pairs if isinstance(t, FunctionalTensor)]
+    return any(k != place and meet(t, other) for (k, t), (place, other) in itertools.combinations(tensors, 2))
 
 
 def meet(a, b):
@@ -374,13 +380,8 @@ def run_functional(gm, primals, constant_names, provenance, inference, aliases):
     constants = dict(zip(constant_names, primals[count:], strict=True))
     memories = Memories(primals, aliases, count)
     runner = GraphRunner(gm, constants, provenance, inference, aliases, memories)
-    try:
+    with refused(REFUSED_WRITES):
         outputs = runner.run(*primals[:count], enable_io_processing=False)
-    except RuntimeError as error:
-        for text, reason in REFUSED_WRITES.items():
-            if text in str(error):
-                raise Unsupported(*reason) from error
-        raise
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
     tensors = [(i, p) for i, p in enumerate(primals) if isinstance(p, torch.Tensor)]
     found = [_mutation(i, p, owners[i], history[i], aliases.is_written(i)) for i, p in tensors]

@@ -6,7 +6,6 @@ the joint graph, its split into `forward` and `backward`, and the tensors saved 
 Mirrors `torch/_functorch/_aot_autograd/graph_capture.py`.  Taught in chapter 08.
 """
 
-import contextlib
 import dataclasses
 
 import torch
@@ -31,21 +30,17 @@ from .sharing import OTHER_MEMORY
 
 
 class Recording:
-    """What the traced function finds out while `make_fx` runs it.  inference: then nothing requires grad."""
+    """What the traced function finds out while `make_fx` runs it.
 
-    def __init__(self, inference):
-        self.inference, self.connected, self.fields = inference, {}, {}  # fields: of the `AOTGraph`
+    inference: then nothing requires grad.  fields: of the `AOTGraph`, where there is a backward.
+    """
 
-    program = None
-    provenance = None
+    program = provenance = None
     forward_names = ()  # of the nodes that exist before the backward begins
     stand_ins = ()  # names of the copies that stand for inputs which may be written
-    differentiable = ()
-    frees = ()
-    grad_inputs = ()
-    grad_dependence = ()
-    rewritten = ()
-    kept, functions = (), None
+
+    def __init__(self, inference):
+        self.inference, self.fields = inference, {}
 
 
 def new_place(name, like):
@@ -77,7 +72,7 @@ def in_order(mutation, primals, program, last):
     return dataclasses.replace(mutation, early=mutation.how in ("no_grad", "data") and counted <= last)
 
 
-REFUSED_BACKWARD = {  # part of autograd's message -> kind, explanation, hint
+REFUSED_BACKWARD = {  # what eager refuses only when the backward runs: part of autograd's message -> why
     "backward through the graph a second time": (
         "result of a graph that was freed",
         "the program takes gradients inside, and returns what it took them of",
@@ -101,25 +96,13 @@ WRITTEN_IN_BACKWARD = (
 )
 
 
-@contextlib.contextmanager
-def refused_in_backward():
-    """Eager refuses some programs only when their backward runs; those stay eager."""
-    try:
-        yield
-    except RuntimeError as error:
-        for text, reason in REFUSED_BACKWARD.items():
-            if text in str(error):
-                raise Unsupported(*reason) from error
-        raise
-
-
-@refused_in_backward()
+@functionalize.refused(REFUSED_BACKWARD)
 def kept_by_eager(*what):
     search = keeping.Search(*what)
     return search.kept, search.functions
 
 
-@refused_in_backward()
+@functionalize.refused(REFUSED_BACKWARD)
 def differentiate(targets, sources, tangents, left_alone):
     """The gradients."""
     before = [unwrap(t) for t in left_alone]
@@ -168,33 +151,35 @@ def traced_function(gm, example_inputs, constant_names, recording, sharing):
             values = [*map(unwrap, results)]
             recording.forward_names = {n.name for n in get_proxy_mode().tracer.graph.nodes}
             mutated = [m.how == "copy_" for m in program.mutations] + [True] * len(program.results)
-            recording.differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
+            differentiable = [i for i, r in enumerate(results) if mutated[i] and needs_grad(r)]
             places = [*enumerate(leaves), *program.replaced.items()]  # an input may be two leaves, one after the other
             places = [(i, leaf) for i, leaf in places if needs_grad(leaf)]
             sources = [leaf for _, leaf in places]
-            reject_new_leaves([results[i] for i in recording.differentiable], sources)
-            if not recording.differentiable or not sources:
-                recording.differentiable = []
+            targets = [results[i] for i in differentiable]
+            reject_new_leaves(targets, sources)
+            if not targets or not sources:
                 return values
-            targets = [results[i] for i in recording.differentiable]
-            search = junctions.Search(program, primals, recording.differentiable, targets, sharing is not None)
+            search = junctions.Search(program, primals, differentiable, targets, sharing is not None)
             tangents = [new_place(f"tangent_{n}", like) for n, like in enumerate([*targets, *search.views])]
-            recording.frees, reach, last = partial.shared_by(targets, sources)
+            frees, reach, last = partial.shared_by(targets, sources)
             program.mutations = [m if sharing else in_order(m, primals, program, last) for m in program.mutations]
             rewrites = checkpoints.Rewrites(program, primals, provenance, targets, sharing is not None)
-            kept = kept_by_eager(program, primals, targets, places, provenance, mode.aliases.counters)
-            recording.kept, recording.functions = kept
+            kept, functions = kept_by_eager(program, primals, targets, places, provenance, mode.aliases.counters)
             rewrites.begin(new_place)
             provenance.follow_backward(targets)
             others = rewrites.left_alone([*primals, *results])
             grads = differentiate([*targets, *search.views], sources, tangents, others)
             provenance.mark(None)
-            found, recording.connected = by_input(places, grads, reach)
-            recording.grad_inputs = sorted(found)
-            recording.rewritten, new_values = rewrites.end()
-            recording.grad_dependence = [*(found[i][1] for i in recording.grad_inputs), *rewrites.leads.values()]
-            recording.fields = search.cuts(recording.grad_inputs, places, rewrites.leads.values())
-            return values + [unwrap(found[i][0]) for i in recording.grad_inputs] + new_values + search.gradients()
+            found, connected = by_input(places, grads, reach)
+            inputs, leads = sorted(found), rewrites.leads.values()
+            rewritten, new_values = rewrites.end()
+            recording.fields = {
+                **{"differentiable": differentiable, "frees": frees, "connected": connected},
+                **{"kept": kept, "functions": functions, "rewritten": rewritten},
+                **{"grad_inputs": inputs, "grad_dependence": [*(found[i][1] for i in inputs), *leads]},
+                **search.cuts(inputs, places, leads),
+            }
+            return values + [unwrap(found[i][0]) for i in inputs] + new_values + search.gradients()
 
     return run
 
@@ -247,7 +232,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
     assertions.insert(functional, fake_mode.shape_env, known)
     counts = optimize(functional, result_count, len(recording.fields.get("junctions", ())))
     functional = channels_last.rewrite(functional, fake_mode)
-    forward = LazyGraphModule(traced, functional, "joint" if recording.grad_inputs else "forward")
+    forward = LazyGraphModule(traced, functional, "joint" if recording.fields.get("grad_inputs") else "forward")
     graph = AOTGraph(
         placeholders,
         constants,
@@ -256,13 +241,7 @@ def trace(gm, inputs, decompositions=None, sharing=None):
         forward,
         result_count=result_count,
         result_versions={i: n for i, n in enumerate(program.versions, len(program.mutations)) if n},
-        differentiable=list(recording.differentiable),
-        frees=list(recording.frees),
-        grad_inputs=list(recording.grad_inputs),
-        grad_dependence=list(recording.grad_dependence),
-        connected=recording.connected,
         **recording.fields,
-        rewritten=list(recording.rewritten),
         sharing=sorted(sharing.members) if sharing else [],
         memories=memories,
         input_needs_grad=[*map(needs_grad, (*inputs, *constants.values()))],
@@ -313,8 +292,7 @@ def tidy(traced, inputs, recording):
                 "backward": node.name not in recording.forward_names,
             }
             environment[node].meta["stands_for_input"] = node.name in recording.stand_ins
-    if recording.grad_inputs:
+    if recording.fields.get("grad_inputs"):
         result_count = len(recording.program.mutations) + len(recording.program.results)
-        unchecked = keeping.read_unchecked(graph, recording.kept, result_count)
-        recording.fields |= {"kept": recording.kept, "functions": recording.functions, "unchecked": unchecked}
+        recording.fields["unchecked"] = keeping.read_unchecked(graph, recording.fields["kept"], result_count)
     return graph

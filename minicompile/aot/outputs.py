@@ -5,6 +5,7 @@ run time, and the results that the compiled graph has to return for that.
 Mirrors `OutputAliasInfo` in `torch/_functorch/_aot_autograd/schemas.py`.  Taught in chapter 08.
 """
 
+import collections
 import dataclasses
 
 import torch
@@ -100,9 +101,7 @@ class OutputPlanner:
         self.primals, self.bases, self.outputs, self.results, self.result_index = primals, bases, outputs, [], {}
         self.aliases = aliases
         tensors = {id(o): o for o in outputs if isinstance(o, FunctionalTensor)}
-        self.members = {}  # storage -> how many distinct outputs live in it
-        for tensor in tensors.values():
-            self.members[storage_key(tensor)] = self.members.get(storage_key(tensor), 0) + 1
+        self.members = collections.Counter(map(storage_key, tensors.values()))  # storage -> distinct outputs in it
         self.specs = [self.plan(o) for o in outputs]
 
     def result(self, value):

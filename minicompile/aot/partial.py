@@ -145,7 +145,8 @@ class Builder:
         zeros = [n for n in node.all_input_nodes if n in self.zero]
         if zeros and node.target is aten.add.Tensor and not node.kwargs:
             (other,) = [n for n in node.args if n not in self.zero]
-            if same_form(node, other):
+            value, kept = node.meta["val"], other.meta["val"]
+            if value.shape == kept.shape and value.dtype == kept.dtype:
                 return self.environment[other]
         for n in zeros:
             if n not in self.environment:
@@ -173,8 +174,3 @@ class Builder:
         made = self.graph.call_function(operator, (node, *arguments))
         made.meta = {"val": number, "backward": True}
         return made
-
-
-def same_form(a, b):
-    a, b = a.meta["val"], b.meta["val"]
-    return a.shape == b.shape and a.dtype == b.dtype

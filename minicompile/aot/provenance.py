@@ -7,6 +7,7 @@ Mirrors `torch/fx/traceback.py`.  Taught in chapter 08.
 """
 
 import functools
+import itertools
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -49,12 +50,13 @@ def unpacked(function):
     return [t for t in tree_leaves([getattr(function, n) for n in names]) if isinstance(t, torch.Tensor)]
 
 
+def last_of(graph):
+    return next(iter(reversed(graph.nodes)), None)
+
+
 def nodes_since(last, graph):
-    """The names of what was traced behind this node."""
-    for node in reversed(graph.nodes):
-        if node is last:
-            break
-        yield node.name
+    """What was added to a graph behind this node, the newest first."""
+    return itertools.takewhile(lambda node: node is not last, reversed(graph.nodes))
 
 
 class Provenance:
@@ -67,8 +69,8 @@ class Provenance:
     def mark(self, captured):
         """What was traced since the last mark belongs to its node; what follows belongs to `captured`."""
         if self.current is not None:
-            self.origins.update(dict.fromkeys(nodes_since(self.last, self.graph), self.current))
-        self.last, self.current = next(iter(reversed(self.graph.nodes)), None), captured
+            self.origins.update((node.name, self.current) for node in nodes_since(self.last, self.graph))
+        self.last, self.current = last_of(self.graph), captured
 
     def run(self, captured, function):
         """Run one node of the captured graph."""

@@ -12,17 +12,13 @@ import torch
 from torch import fx
 from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.fx.experimental.proxy_tensor import (
-    get_proxy_mode,
-    get_proxy_slot,
-    track_tensor,
-)
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, track_tensor
 from torch.utils._mode_utils import no_dispatch
 
 from .nodes import is_pure
 from .outputs import storage_key, unwrap, views_of
 from .overlap import extent
-from .provenance import KEPT
+from .provenance import KEPT, last_of, nodes_since
 
 PLAIN = (type(None), bool, int, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -135,15 +131,9 @@ class Repeats:
         if known is not None:
             return known.again(operands, mode)
         graph = get_proxy_mode().tracer.graph
-        last = next(iter(reversed(graph.nodes)), None)
-        result = trace()
+        last, result = last_of(graph), trace()
         try:
-            nodes = []
-            for node in reversed(graph.nodes):
-                if node is last:
-                    break
-                nodes.insert(0, node)
-            self.traced[key] = Traced(operands, nodes, result)
+            self.traced[key] = Traced(operands, [*nodes_since(last, graph)][::-1], result)
         except NoForm:
             pass
         return result

@@ -49,21 +49,14 @@ SHAPE_ONLY = {  # backward operators -> the arguments of which they do not read 
     aten.convolution_backward.default: lambda node: [2 - k for k in (0, 1) if not node.args[10][k]],
 }
 BOUNDS = {  # operators whose second result are indices -> their number of places, by the shape of what they look at
-    **{
-        op.default: lambda shape: math.prod(shape[-2:])
-        for op in (aten.max_pool2d_with_indices, aten.adaptive_max_pool2d)
-    },
-    **{
-        op.default: lambda shape: math.prod(shape[-3:])
-        for op in (aten.max_pool3d_with_indices, aten.adaptive_max_pool3d)
-    },
-    **dict.fromkeys(
-        (
-            *(aten.max.dim, aten.min.dim, aten.median.dim, aten.nanmedian.dim, aten.sort.default, aten.sort.stable),
-            *(aten.topk.default, aten.kthvalue.default, aten.mode.default, aten.cummax.default, aten.cummin.default),
-        ),
-        lambda shape: max(shape, default=1),
-    ),
+    operator.attrgetter(name)(aten): places
+    for names, places in {
+        "max_pool2d_with_indices.default adaptive_max_pool2d.default": lambda shape: math.prod(shape[-2:]),
+        "max_pool3d_with_indices.default adaptive_max_pool3d.default": lambda shape: math.prod(shape[-3:]),
+        """max.dim min.dim median.dim nanmedian.dim sort.default sort.stable topk.default kthvalue.default mode.default
+        cummax.default cummin.default""": lambda shape: max(shape, default=1),
+    }.items()
+    for name in names.split()
 }
 
 

@@ -65,7 +65,8 @@ def output_expression(writer, spec, offset, through):
         return repr(spec.value) if spec.value in (None, True, False) else writer.name("constant", spec.value)
     base = f"inputs[{spec.index}]" if spec.kind == "input" else f"results[{spec.index + offset}]"
     if spec.geometry is not None:
-        numbers = [[number_expression(n, offset) for n in group] for group in spec.geometry]
+        text = lambda n: f"results[{n[1] + offset}]" if isinstance(n, tuple) else str(n)  # noqa: E731
+        numbers = [[*map(text, group)] for group in spec.geometry]
         sizes, strides, shift = (f"({', '.join(group)}{',' if group else ''})" for group in numbers)
         view = f"{through or base}.as_strided({sizes}, {strides}, {base}.storage_offset() + {shift}[0])"
     elif spec.views is not None:
@@ -73,10 +74,6 @@ def output_expression(writer, spec, offset, through):
     else:
         return through or base
     return f"{view}.data" if spec.own_version else view
-
-
-def number_expression(number, offset):
-    return f"results[{number[1] + offset}]" if isinstance(number, tuple) else str(number)
 
 
 def write_mutation(writer, graph, position, mutation):

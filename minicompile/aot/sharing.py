@@ -193,7 +193,9 @@ class Memories:
 
     def replace(self, tensor, name, value, environment):
         index = next((i for i, p in enumerate(self.current[: self.count]) if p is tensor), None)
-        fits = not tensor.requires_grad or has_no_history(tensor) and like(tensor, value)
+        # in place of a leaf's a functional tensor has a gradient function that only says that there is none
+        leaf = type(tensor.grad_fn).__name__ in ("NoneType", "Error")
+        fits = not tensor.requires_grad or leaf and like(tensor, value)
         if index is None or not fits or self.aliases.storages or storage_key(value) in self.taken:
             raise Unsupported(*OTHER_MEMORY)
         self.writes[index] = self.written(index)
@@ -219,11 +221,6 @@ class Memories:
             own = any(t is each or t._base is each for each in inputs)
             if storage_key(t) in self.left or storage_key(t) in memory and not own:
                 raise Unsupported(*OTHER_MEMORY)
-
-
-def has_no_history(tensor):
-    """A leaf, in whose place a functional tensor has a gradient function that only says that there is none."""
-    return type(tensor.grad_fn).__name__ in ("NoneType", "Error")
 
 
 def like(a, b):

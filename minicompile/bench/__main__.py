@@ -23,7 +23,7 @@ from . import micro, suite
 from .models import MODELS, SIZES
 from .patterns import PATTERNS
 from .suite import MODES, Settings
-from .tables import COLUMNS, MICRO_COLUMNS, machine, summary, table
+from .tables import machine, summary, table
 from .worker import Worker, quiet
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -151,7 +151,7 @@ def main(arguments=None):
     options = "suite dtype rounds compile_mode backend cpu_time".split()
     chose = {name: getattr(chosen, name) for name in options}
     rows = measure(chosen, settings, {**where, "size": size, **chose})
-    print(table(rows, MICRO_COLUMNS if chosen.suite == "micro" else COLUMNS), *summary(rows), sep="\n")
+    print(table(rows), *summary(rows), sep="\n")
     for mode in chosen.modes if len({row.get("mode") for row in rows}) > 1 else ():
         print(f"{mode}:", *summary([row for row in rows if row["mode"] == mode]), sep="\n")
     failed = [row for row in rows if row["correct"] in ("no", "error")]

@@ -1,6 +1,6 @@
 """One row of the micro benchmark: a pattern is compiled by both compilers, checked, counted, and only then timed.
 
-Goes in: the name of a pattern and settings.  Comes out: a dict with the keys of `tables.MICRO_COLUMNS`.  Eager, ours,
+Goes in: the name of a pattern and settings.  Comes out: a dict with the keys of `tables.COLUMNS`.  Eager, ours,
 torch.compile's and a plain copy of as many bytes as an ideal kernel moves take turns in one run; `share` is how near
 ours comes to that copy.  A copy reads as much as it writes, a sum over columns only reads, and int8 that becomes float
 mostly writes: `traffic_share` is how near ours comes to reading as many bytes as the pattern reads (a sum) and then

@@ -10,16 +10,9 @@ import sys
 
 import torch
 
-# The first call with empty caches on disk, and with filled ones.
-_FIRST_CALLS = {
-    "ours_cold_s": ("cold s", "{:.2f}"),
-    "torch_cold_s": ("torch cold s", "{:.2f}"),
-    "ours_warm_s": ("warm s", "{:.2f}"),
-    "torch_warm_s": ("torch warm s", "{:.2f}"),
-}
-
 # key of a row: (heading, format); a table shows the columns that at least one of its rows has.
 COLUMNS = {
+    "pattern": ("pattern", "{}"),
     "model": ("model", "{}"),
     "mode": ("mode", "{}"),
     "correct": ("correct", "{}"),
@@ -30,33 +23,17 @@ COLUMNS = {
     "torch_kernels": ("torch's kernels", "{}"),
     "extern_calls": ("extern", "{}"),
     "fallbacks": ("fallback", "{}"),
-    "compile_s": ("compile s", "{:.1f}"),
-    **_FIRST_CALLS,
-    "eager_ms": ("eager ms", "{:.3f}"),
-    "ours_ms": ("ours ms", "{:.3f}"),
-    "ratio": ("× eager", "{:.2f}"),
-    "torch_ms": ("torch ms", "{:.3f}"),
-    "torch_ratio": ("torch × eager", "{:.2f}"),
-    "against_torch": ("× torch", "{:.2f}"),
-    "eager_peak_mb": ("eager peak MB", "{:.0f}"),
-    "ours_peak_mb": ("ours peak MB", "{:.0f}"),
-    "torch_peak_mb": ("torch peak MB", "{:.0f}"),
-    "note": ("note", "{}"),
-}
-
-MICRO_COLUMNS = {
-    "pattern": ("pattern", "{}"),
-    "correct": ("correct", "{}"),
-    "kernels": ("kernels", "{}"),
-    "extern_calls": ("extern", "{}"),
-    "fallbacks": ("fallback", "{}"),
     "ideal_mb": ("ideal MB", "{:.1f}"),
     "moved_mb": ("moved MB", "{:.1f}"),
-    **_FIRST_CALLS,
+    "compile_s": ("compile s", "{:.1f}"),
+    "ours_cold_s": ("cold s", "{:.2f}"),  # the first call with empty caches on disk, and with filled ones
+    "torch_cold_s": ("torch cold s", "{:.2f}"),
+    "ours_warm_s": ("warm s", "{:.2f}"),
+    "torch_warm_s": ("torch warm s", "{:.2f}"),
     "eager_ms": ("eager ms", "{:.4f}"),
     "ours_ms": ("ours ms", "{:.4f}"),
-    "torch_ms": ("torch ms", "{:.4f}"),
     "ratio": ("× eager", "{:.2f}"),
+    "torch_ms": ("torch ms", "{:.4f}"),
     "torch_ratio": ("torch × eager", "{:.2f}"),
     "against_torch": ("× torch", "{:.2f}"),
     "copy_ms": ("a copy's ms", "{:.4f}"),
@@ -65,15 +42,18 @@ MICRO_COLUMNS = {
     "floor_share": ("of the slower's speed", "{:.0%}"),
     "share": ("of a copy's speed", "{:.0%}"),
     "traffic_share": ("of the speed of reads and fills", "{:.0%}"),
+    "eager_peak_mb": ("eager peak MB", "{:.0f}"),
+    "ours_peak_mb": ("ours peak MB", "{:.0f}"),
+    "torch_peak_mb": ("torch peak MB", "{:.0f}"),
     "note": ("note", "{}"),
 }
 
 
-def table(rows, columns=COLUMNS):
+def table(rows):
     """The rows as a Markdown table; numbers are aligned to the right, a missing value is a dash."""
-    shown = [key for key in columns if any(row.get(key) not in (None, "") for row in rows)]
-    lines = [[columns[key][0] for key in shown]]
-    lines += [["–" if row.get(k) is None else columns[k][1].format(row[k]) for k in shown] for row in rows]
+    shown = [key for key in COLUMNS if any(row.get(key) not in (None, "") for row in rows)]
+    lines = [[COLUMNS[key][0] for key in shown]]
+    lines += [["–" if row.get(k) is None else COLUMNS[k][1].format(row[k]) for k in shown] for row in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
     right = [any(isinstance(row.get(key), int | float) for row in rows) for key in shown]
     pad = [str.rjust if is_right else str.ljust for is_right in right]

@@ -366,8 +366,7 @@ class InstructionTranslator(InstructionTranslatorBase):
             raise RestartAnalysis(error.step or self.current_step(), error) from error
         except ObservedException as observed:
             error = break_error(
-                "exception leaves the frame",
-                f"the program raises {observed.variable} here, and eager shall raise it",
+                "exception leaves the frame", f"the program raises {observed.variable} here, and eager shall raise it"
             )
             error.places.append(self.place())
             step = self.raised_at.get(observed.variable, self.current_step())  # a key may raise when it is put in anew

@@ -141,7 +141,7 @@ def with_eager_errors(gm, call):
             return call(*args)
         except (IndexError, RuntimeError):
             with torch.no_grad():
-                gm(*(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args))
+                in_eager(gm)(*args)
             raise
 
     run.source = getattr(call, "source", None)

@@ -9,7 +9,7 @@ two nests touch a shared buffer at the same address at the same time.  Mirrors `
 import dataclasses
 
 from . import ir
-from .indexing import FloorDiv, Mod, Var, delinearize, flatten, hint, index
+from .indexing import Quotient, Var, delinearize, flatten, hint, index
 from .ir import Buffer, Expr, Fetch, IndexExpr, Load
 
 
@@ -40,9 +40,7 @@ class SchedulerNode:
         return dataclasses.replace(self, outer=outer, inner=inner, body=body, store=self.store.substitute(mapping))
 
     def __str__(self):
-        loops = ", ".join(f"{v} < {v.size}" for v in self.outer)
-        inner = " | " + ", ".join(f"{v} < {v.size}" for v in self.inner) if self.inner else ""
-        return f"{self.name}[{self.store}] = {self.kind}({loops}{inner}): {self.body}"
+        return f"{self.name}[{self.store}] = {self.kind}({ir.ranges_text(self.outer, self.inner)}): {self.body}"
 
 
 class Addresses:
@@ -98,7 +96,7 @@ def _splits(node, addresses):
     """A loop variable and the divisor at which an index asks for it to be split, or None."""
     for value in node_indices(node, addresses):
         for atom in value.atoms():
-            if isinstance(atom, (FloorDiv, Mod)) and len(atom.index.terms) == 1 and atom.index.constant == 0:
+            if isinstance(atom, Quotient) and len(atom.index.terms) == 1 and atom.index.constant == 0:
                 var, c = atom.index.terms[0]
                 if isinstance(var, Var) and c == 1 and all(isinstance(n, int) for n in (var.size, atom.divisor)):
                     if var.size % atom.divisor == 0:
@@ -156,7 +154,7 @@ def merge_loops(nodes, addresses):
 def _merge(nodes, variables, addresses):
     """Group variables into runs that can become one loop."""
     values = list(dict.fromkeys(i for n in nodes for i in node_indices(n, addresses)))
-    nested = {a for i in values for atom in i.atoms() if isinstance(atom, (FloorDiv, Mod)) for a in atom.index.vars()}
+    nested = {a for i in values for atom in i.atoms() if isinstance(atom, Quotient) for a in atom.index.vars()}
     runs = []
     for var in variables:
         last = runs[-1][-1] if runs else None
@@ -173,36 +171,22 @@ def _merge(nodes, variables, addresses):
 
 def refine(a, b):
     """The coarsest sizes that both lists of sizes can be split into, with the split of each; None if there are none."""
-    a, b, common, split_a, split_b = list(a), list(b), [], [], []
-    i = j = 0
-    left, right = (a[0] if a else 1), (b[0] if b else 1)
-    part_a, part_b = [], []
-    # Works from the left: a common piece is what divides both.
-    while i < len(a) and j < len(b):
-        if left == right:
-            piece = left
-        elif (
-            isinstance(left, int)
-            and isinstance(right, int)
-            and 0 < min(left, right)
-            and max(left, right) % min(left, right) == 0
-        ):
-            piece = min(left, right)
-        else:
+    left, common, splits, parts = (list(a)[::-1], list(b)[::-1]), [], ([], []), ([], [])
+    while all(left):  # from the left: a common piece is what divides both
+        low, high = sorted((sizes[-1] for sizes in left), key=hint)
+        divides = isinstance(low, int) and isinstance(high, int) and low > 0 and high % low == 0
+        if low != high and not divides:
             return None
-        common.append(piece)
-        part_a.append(len(common) - 1)
-        part_b.append(len(common) - 1)
-        left, right = (1 if left == piece else left // piece), (1 if right == piece else right // piece)
-        if left == 1:
-            split_a.append(part_a)
-            i, part_a = i + 1, []
-            left = a[i] if i < len(a) else 1
-        if right == 1:
-            split_b.append(part_b)
-            j, part_b = j + 1, []
-            right = b[j] if j < len(b) else 1
-    return (common, split_a, split_b) if i == len(a) and j == len(b) else None
+        common.append(low)
+        for sizes, split, part in zip(left, splits, parts, strict=True):
+            part.append(len(common) - 1)
+            size = sizes.pop()
+            if size == low:
+                split.append([*part])
+                part.clear()
+            else:
+                sizes.append(size // low)
+    return None if any(left) else (common, *splits)
 
 
 def _sorted_vars(address, variables):

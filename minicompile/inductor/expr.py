@@ -233,13 +233,8 @@ def keep_checks(value, position, size):
 
 def walk(root):
     """Every expression below `root`, each once, operands before users; those inside indirect indices too."""
-    found = getattr(root, "_walk", None)
-    if found is None:
-        found = root._walk = tuple(_walk(root))
-    return found
-
-
-def _walk(root):
+    if (found := getattr(root, "_walk", None)) is not None:
+        return found
     seen, order, stack = set(), [], [(root, False)]
     while stack:
         node, done = stack.pop()
@@ -248,12 +243,10 @@ def _walk(root):
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            stack.extend((a, False) for a in reversed((*node.args, *_indirect_args(node))))
-    return order
-
-
-def _indirect_args(node):
-    return [a.expr for value in indices(node) for a in value.atoms() if type(a) is Indirect] if not node.args else ()
+            loaded = [a.expr for value in indices(node) for a in value.atoms() if type(a) is Indirect]
+            stack.extend((a, False) for a in reversed((*node.args, *loaded)))
+    root._walk = tuple(order)
+    return root._walk
 
 
 def indices(node):

@@ -16,13 +16,6 @@ from .ir import Extern, Layout
 NEEDS_A_NUMBER = ("truth value of Relational", "Cannot convert expression to")
 
 
-class SizePrinter(PythonPrinter):
-    """Python for an expression of symbolic sizes."""
-
-    def _print_SizeSymbol(self, symbol):
-        return symbol.name
-
-
 class FloatValue(LateNumber):
     """A float that is another at each call: `text` computes it in the wrapper.  What has to know it is left to ATen.
 
@@ -58,6 +51,6 @@ def computed_float(node, arguments, lowering):
     """What the wrapper writes for a node that computes a float of floats and sizes."""
     module = {"_operator": "operator", "math": "math"}.get(node.target.__module__, "torch")
     late = [a for a in arguments if isinstance(a, (FloatValue, sympy.Expr))]
-    texts = [SizePrinter().doprint(a) if isinstance(a, sympy.Expr) else repr(a) for a in arguments]
+    texts = [PythonPrinter().doprint(a) if isinstance(a, sympy.Expr) else repr(a) for a in arguments]
     symbols = (a.symbols if isinstance(a, FloatValue) else a.free_symbols for a in late)
     return FloatValue(f"{module}.{node.target.__name__}({', '.join(texts)})", lowering, frozenset().union(*symbols))

@@ -10,6 +10,7 @@ arithmetic. The scheduler then decides which of the buffers are ever stored.
 
 import dataclasses
 import functools
+import operator
 import threading
 
 import sympy
@@ -41,14 +42,8 @@ class TensorValue:
     """
 
     def __init__(self, device, dtype, size, inner, base=None):
-        self.device, self.dtype, self.size, self.inner, self.base = (
-            torch.device(device),
-            dtype,
-            tuple(size),
-            inner,
-            base,
-        )
-        self._memo = {}
+        self.device, self.dtype, self.size = torch.device(device), dtype, tuple(size)
+        self.inner, self.base, self._memo = inner, base, {}
 
     def __repr__(self):
         return f"TensorValue({ir.short(self.dtype)}{list(self.size)}: {self.body()})"
@@ -81,7 +76,7 @@ class TensorValue:
         load = self.body()
         if self.base is None or not isinstance(load, Load):
             return None
-        layout, variables = current().layout(self.base), ir.loop_vars(self.size)
+        layout, variables = current().layouts[self.base], ir.loop_vars(self.size)
         if load.dtype == layout.dtype and self.size == layout.size and load.position == tuple(map(index, variables)):
             return View(self.base, layout)  # with the strides of dimensions of size 1, which kernels look at
         address = layout.address(load.position)
@@ -180,9 +175,6 @@ class GraphLowering:
 
     # --- what lowerings use ---
 
-    def layout(self, name):
-        return self.layouts[name]
-
     def value_of(self, name):
         """The TensorValue that reads a stored buffer."""
         layout = self.layouts[name]
@@ -209,10 +201,8 @@ class GraphLowering:
         size = tuple(value.size[d] for d in kept)
         variables = ir.loop_vars(size)
         reduced = ir.loop_vars([value.size[d] for d in dims], "r")
-        position = [None] * value.ndim
-        for d, v in [*zip(kept, variables, strict=True), *zip(dims, reduced, strict=True)]:
-            position[d] = v
-        body = value.load(position)
+        position = dict([*zip(kept, variables, strict=True), *zip(dims, reduced, strict=True)])
+        body = value.load(position[d] for d in range(value.ndim))
         dtype = ir.reduction_dtype(kind, body.dtype)
         layout = Layout(value.device, dtype, size, tuple(stride or ir.contiguous_strides(size)))
         return self.add_buffer(layout, Reduction(variables, reduced, kind, body))
@@ -274,9 +264,7 @@ class GraphLowering:
         return self.value_of(name)
 
     def get_attr(self, node):
-        value = self.gm
-        for part in node.target.split("."):
-            value = getattr(value, part)
+        value = operator.attrgetter(node.target)(self.gm)
         if not isinstance(value, torch.Tensor):
             return value
         name = f"const{len(self.constants)}"

@@ -29,6 +29,8 @@ class SizeSymbol(sympy.Dummy):
     def _sympystr(self, printer):
         return self.name
 
+    _torch_sympystr = _sympystr  # what PyTorch's printers ask for
+
 
 def hint(value):
     """A size as it was when the graph was captured: what heuristics go by."""
@@ -62,57 +64,59 @@ class Interned(type):
         return args
 
 
-class Var(metaclass=Interned):
+class Atom(metaclass=Interned):
+    """What an index is a sum of."""
+
+    __slots__ = ("text", "__weakref__")
+
+    def __repr__(self):
+        return self.text
+
+
+class Var(Atom):
     """A loop variable: 0 <= name < size."""
 
-    __slots__ = ("name", "size", "text", "__weakref__")
+    __slots__ = ("name", "size")
 
     def __init__(self, name, size):
         # A number of SymPy's is equal to Python's, and whoever asks for this variable next gets the same object.
         self.name, self.size, self.text = name, int(size) if isinstance(size, sympy.Integer) else size, name
 
-    def __repr__(self):
-        return self.name
 
+class Quotient(Atom):
+    """A part of a division of an index that does not simplify."""
 
-class FloorDiv(metaclass=Interned):
-    """index // divisor, where it does not simplify."""
-
-    __slots__ = ("index", "divisor", "text", "__weakref__")
+    __slots__ = ("index", "divisor")
 
     def __init__(self, index, divisor):
-        self.index, self.divisor, self.text = index, divisor, f"({index})//{divisor}"
-
-    def __repr__(self):
-        return self.text
+        self.index, self.divisor, self.text = index, divisor, f"({index}){self.sign}{divisor}"
 
 
-class Mod(metaclass=Interned):
-    """index % divisor (never negative), where it does not simplify."""
+class FloorDiv(Quotient):
+    """index // divisor."""
 
-    __slots__ = ("index", "divisor", "text", "__weakref__")
-
-    def __init__(self, index, divisor):
-        self.index, self.divisor, self.text = index, divisor, f"({index})%{divisor}"
-
-    def __repr__(self):
-        return self.text
+    __slots__ = ()
+    sign = "//"
 
 
-class Indirect(metaclass=Interned):
+class Mod(Quotient):
+    """index % divisor (never negative)."""
+
+    __slots__ = ()
+    sign = "%"
+
+
+class Indirect(Atom):
     """An integer expression of the IR used as an address, 0 <= value < size.
 
     wrap: negative values count from the end.
     check: a value out of range is eager's IndexError (else it is promised in range).
     """
 
-    __slots__ = ("expr", "size", "wrap", "check", "text", "__weakref__")
+    __slots__ = ("expr", "size", "wrap", "check")
 
     def __init__(self, expr, size, wrap=True, check=True):
         self.expr, self.size, self.wrap, self.check, self.text = expr, size, wrap, check, f"at<{size}>({expr})"
-
-    def __repr__(self):
-        return self.text
 
 
 def _nonnegative(value):
@@ -217,7 +221,7 @@ class Index(metaclass=Interned):
         """Every atom, nested ones included, outermost first."""
         for atom, _ in self.terms:
             yield atom
-            if isinstance(atom, (FloorDiv, Mod)):
+            if isinstance(atom, Quotient):
                 yield from atom.index.atoms()
 
     def vars(self):
@@ -269,13 +273,9 @@ def index(value):
         return value
     if isinstance(value, Var) and isinstance(value.size, int) and value.size == 1:
         return Index((), 0)
-    if isinstance(value, (Var, FloorDiv, Mod, Indirect)):
+    if isinstance(value, Atom):
         return Index(((value, 1),), 0)
     return Index((), _plain(value))
-
-
-def _order(term):
-    return term[0].text
 
 
 def _build(terms, constant):
@@ -285,19 +285,14 @@ def _build(terms, constant):
         total[atom] = total.get(atom, 0) + c
     for atom in [a for a in total if type(a) is Mod]:
         quotient = atom.index // atom.divisor
-        if (
-            len(quotient.terms) == 1
-            and quotient.terms[0][1] == 1
-            and isinstance(quotient.constant, int)
-            and quotient.constant == 0
-        ):
+        if len(quotient.terms) == 1 and quotient.terms[0][1] == 1 and quotient.constant == 0:
             partner, c = quotient.terms[0][0], total[atom]
             if partner in total and total[partner] == c * atom.divisor:
                 rest = [(a, k) for a, k in total.items() if a is not atom and a is not partner]
                 return _build([*rest, *((a, k * c) for a, k in atom.index.terms)], constant + atom.index.constant * c)
     kept = [(a, c if type(c) is int else _plain(c)) for a, c in total.items() if c != 0]
     if len(kept) > 1:
-        kept.sort(key=_order)
+        kept.sort(key=lambda term: term[0].text)
     return Index(tuple(kept), constant if type(constant) is int else _plain(constant))
 
 

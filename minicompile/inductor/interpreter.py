@@ -123,10 +123,6 @@ class Evaluator:
         return found
 
 
-def _pointwise(data, values, device):
-    return Evaluator(data.vars, values, device).full(data.body).clone()
-
-
 def _reduction(data, values, device):
     body = Evaluator(data.vars + data.reduced, values, device).full(data.body)
     kept = len(data.vars)
@@ -159,4 +155,7 @@ def _scatter(data, values, device):
     return result
 
 
-EVALUATE = {Pointwise: _pointwise, Reduction: _reduction, Scan: _scan, Scatter: _scatter}
+EVALUATE = {
+    Pointwise: lambda data, values, device: Evaluator(data.vars, values, device).full(data.body).clone(),
+    **{Reduction: _reduction, Scan: _scan, Scatter: _scatter},
+}

@@ -114,8 +114,9 @@ def loop_vars(size, prefix="i"):
     return tuple(Var(f"{prefix}{k}", n) for k, n in enumerate(size))
 
 
-def _ranges(variables):
-    return ", ".join(f"{v} < {v.size}" for v in variables)
+def ranges_text(variables, inner=()):
+    text = ", ".join(f"{v} < {v.size}" for v in variables)
+    return f"{text} | {ranges_text(inner)}" if inner else text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Pointwise:
     body: Expr
 
     def __str__(self):
-        return f"pointwise({_ranges(self.vars)}): {self.body}"
+        return f"pointwise({ranges_text(self.vars)}): {self.body}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Reduction:
     body: Expr
 
     def __str__(self):
-        return f"{self.kind}({_ranges(self.vars)} | {_ranges(self.reduced)}): {self.body}"
+        return f"{self.kind}({ranges_text(self.vars)} | {ranges_text(self.reduced)}): {self.body}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Scan:
     body: Expr
 
     def __str__(self):
-        return f"scan_{self.kind}({_ranges(self.vars)} along {self.vars[self.dim]}): {self.body}"
+        return f"scan_{self.kind}({ranges_text(self.vars)} along {self.vars[self.dim]}): {self.body}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,8 +178,8 @@ class Scatter:
 
     def __str__(self):
         where = ", ".join(map(str, self.position))
-        put = f"{_ranges(self.points)}: [{where}] <- {self.body}"
-        return f"scatter_{self.mode}({_ranges(self.vars)}: {self.initial}; {put})"
+        put = f"{ranges_text(self.points)}: [{where}] <- {self.body}"
+        return f"scatter_{self.mode}({ranges_text(self.vars)}: {self.initial}; {put})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ operand, `{store}` the C++ type as which the result would be stored.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import torch
@@ -56,24 +57,13 @@ RULES = {  # name -> (do operands of these dtypes fit, the result's dtype where 
 }
 
 
-def _floordiv(a, b):
-    return torch.div(a, b, rounding_mode="floor")
+def _div(mode):
+    return functools.partial(torch.div, rounding_mode=mode)
 
 
-def _truncdiv(a, b):
-    return torch.div(a, b, rounding_mode="trunc")
-
-
-def _relu(x):
-    return torch.where(x < 0, torch.zeros_like(x), x)
-
-
-_LIB = "libdevice.{}({{0}})"
-
-
-def _math(name, cost=16, eager=None, triton=None, cpp=None):
+def _math(name, cost=16, triton="libdevice.{name}({{0}})", cpp="m_{name}({{0}})"):
     """A function of one floating number that has the same name everywhere."""
-    return (name, "float", eager or getattr(torch, name), cpp or f"m_{name}({{0}})", triton or _LIB.format(name), cost)
+    return (name, "float", getattr(torch, name), cpp.format(name=name), triton.format(name=name), cost)
 
 
 ROWS = [
@@ -86,15 +76,15 @@ ROWS = [
     ("square", "same", lambda x: x * x, "{0} * {0}", "{0} * {0}", 1),
     ("truediv", "float", torch.div, "{0} / {1}", "rt.div({0}, {1})", 4),
     ("reciprocal", "float", torch.reciprocal, "{type}(1) / {0}", "rt.reciprocal({0})", 4),
-    ("floordiv", "same", _floordiv, "m_floordiv({0}, {1}, {err})", "rt.floordiv({0}, {1})", 8),
-    ("truncdiv", "same", _truncdiv, "m_truncdiv({0}, {1}, {err})", "rt.truncdiv({0}, {1})", 8),
+    ("floordiv", "same", _div("floor"), "m_floordiv({0}, {1}, {err})", "rt.floordiv({0}, {1})", 8),
+    ("truncdiv", "same", _div("trunc"), "m_truncdiv({0}, {1}, {err})", "rt.truncdiv({0}, {1})", 8),
     ("remainder", "same", torch.remainder, "m_remainder({0}, {1}, {err})", "rt.remainder({0}, {1})", 8),
     ("fmod", "same", torch.fmod, "m_fmod({0}, {1}, {err})", "rt.fmod({0}, {1})", 8),
     ("maximum", "same", torch.maximum, "m_maximum({0}, {1})", "rt.maximum({0}, {1})", 2),
     ("minimum", "same", torch.minimum, "m_minimum({0}, {1})", "rt.minimum({0}, {1})", 2),
     ("fmax", "same", torch.fmax, "m_fmax({0}, {1})", "rt.fmax({0}, {1})", 2),
     ("fmin", "same", torch.fmin, "m_fmin({0}, {1})", "rt.fmin({0}, {1})", 2),
-    ("relu", "same", _relu, "({0} < {type}(0) ? {type}(0) : {0})", "tl.where({0} < 0, 0, {0}).to({0}.dtype)", 1),
+    ("relu", "same", torch.relu, "({0} < {type}(0) ? {type}(0) : {0})", "tl.where({0} < 0, 0, {0}).to({0}.dtype)", 1),
     ("sign", "same", torch.sign, "m_sign({0})", "rt.sign({0})", 2),
     # ---- comparisons, logic, choice
     ("eq", "compare", torch.eq, "{0} == {1}", "{0} == {1}", 1),
@@ -127,33 +117,16 @@ ROWS = [
     ("trunc", "float", torch.trunc, "m_trunc({0})", "libdevice.trunc({0})", 1),
     ("round", "float", torch.round, "m_round({0})", "libdevice.nearbyint({0})", 1),
     # ---- floating functions of one number
-    _math("sqrt", cost=4, triton="rt.sqrt({0})"),
+    _math("sqrt", cost=4, triton="rt.{name}({{0}})"),
     ("rsqrt", "float", torch.rsqrt, "{type}(1) / m_sqrt({0})", "libdevice.rsqrt({0})", 8),
     ("sigmoid", "float", torch.sigmoid, "{type}(1) / ({type}(1) + m_exp(-{0}))", "rt.sigmoid({0})", 20),
-    _math("exp", cpp="m_exp_tiny({0})", triton="libdevice.exp({0})"),
-    _math("exp2", triton="libdevice.exp2({0})"),
-    _math("expm1"),
-    _math("log", triton="libdevice.log({0})"),
-    _math("log2", triton="libdevice.log2({0})"),
-    _math("log10"),
-    _math("log1p"),
-    _math("sin"),
-    _math("cos"),
-    _math("tan", cost=20),
-    _math("asin", cost=20),
-    _math("acos", cost=20),
-    _math("atan", cost=20),
-    _math("sinh", cost=20),
-    _math("cosh", cost=20),
-    _math("tanh", cost=20),
-    _math("asinh", cost=20),
-    _math("acosh", cost=20),
-    _math("atanh", cost=20),
-    _math("erf", cost=20),
+    _math("exp", cpp="m_exp_tiny({{0}})"),
+    *map(_math, "exp2 expm1 log log2 log10 log1p sin cos".split()),
+    *(_math(name, cost=20) for name in "tan asin acos atan sinh cosh tanh asinh acosh atanh erf".split()),
     _math("erfc", cost=24),
     _math("erfinv", cost=40),
     _math("lgamma", cost=60),
-    _math("digamma", cost=60, triton="rt.digamma({0})"),
+    _math("digamma", cost=60, triton="rt.{name}({{0}})"),
     # ---- floating functions of two numbers
     ("pow", "same", torch.pow, "m_pow({0}, {1})", "rt.pow({0}, {1})", 30),
     ("atan2", "float", torch.atan2, "m_atan2({0}, {1})", "libdevice.atan2({0}, {1})", 24),
@@ -193,20 +166,19 @@ def highest(dtype):
     return True if dtype == torch.bool else float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
-def _zero(dtype):
-    return 0.0 if dtype.is_floating_point else False if dtype == torch.bool else 0
+def _number(value):
+    """The neutral element that is this number in each dtype."""
+    return lambda dtype: torch.tensor(value, dtype=dtype).item()
 
 
-def _one(dtype):
-    return 1.0 if dtype.is_floating_point else True if dtype == torch.bool else 1
-
-
+# How a scatter combines -> the scalar operation.
+COMBINES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 # A NaN wins max, min, argmax and argmin; the first of equal elements wins the arg ones, whose result is an int64 index.
 REDUCTIONS = {
     spec.name: spec
     for spec in (
-        ReductionSpec("sum", "add", _zero, lambda x, dim: torch.sum(x, dim, dtype=x.dtype)),
-        ReductionSpec("prod", "mul", _one, lambda x, dim: torch.prod(x, dim, dtype=x.dtype)),
+        ReductionSpec("sum", "add", _number(0), lambda x, dim: torch.sum(x, dim, dtype=x.dtype)),
+        ReductionSpec("prod", "mul", _number(1), lambda x, dim: torch.prod(x, dim, dtype=x.dtype)),
         ReductionSpec("max", "maximum", lowest, torch.amax, 2),
         ReductionSpec("min", "minimum", highest, torch.amin, 2),
         ReductionSpec("any", "logical_or", lambda dtype: False, torch.any),

@@ -11,6 +11,8 @@ reductions over the inner loops, and what is computed from these.  A group witho
 import dataclasses
 import functools
 
+import networkx as nx
+
 from . import ir, memory, online, passes, ranges
 from .dependencies import (
     Addresses,
@@ -57,12 +59,10 @@ class Group:
         head = f"{self.kind} {' + '.join(self.names)}"
         if self.kind != "loops":
             return f"{head}: {self.nodes[0]}"
-        loops = ", ".join(f"{v} < {v.size}" for v in self.outer)
-        loops += " | " + ", ".join(f"{v} < {v.size}" for v in self.inner) if self.inner else ""
         body = "\n".join(
             f"    {n.name}{'' if n.name in self.stored else ' (local)'} = {n.kind}: {n.body}" for n in self.nodes
         )
-        return f"{head}  ({loops})\n{body}"
+        return f"{head}  ({ir.ranges_text(self.outer, self.inner)})\n{body}"
 
 
 @dataclasses.dataclass
@@ -192,25 +192,9 @@ class Scheduler:
             self.producer[name] = a
 
     def topological(self):
-        order, done = [], set()
-
-        def visit(k):
-            stack = [(k, iter(sorted(self.depends[k])))]
-            done.add(k)
-            while stack:
-                top, rest = stack[-1]
-                following = next((d for d in rest if d not in done), None)
-                if following is None:
-                    order.append(top)
-                    stack.pop()
-                else:
-                    done.add(following)
-                    stack.append((following, iter(sorted(self.depends[following]))))
-
-        for k, group in enumerate(self.groups):
-            if group is not None and k not in done:
-                visit(k)
-        return order
+        """Each group behind those that it needs, and as early as its number allows."""
+        needs = {k: sorted(self.depends[k]) for k, group in enumerate(self.groups) if group is not None}
+        return list(nx.dfs_postorder_nodes(nx.DiGraph(needs)))
 
     # --- one pair ---
 
@@ -343,18 +327,8 @@ class Scheduler:
 
     def bytes_moved(self):
         """Bytes that all kernels read and write: every buffer a group touches counts once."""
-        total = 0
-        for group in self.groups:
-            if group is None or group.kind in ("extern", "output"):
-                continue
-            names = set(group.names)
-            if group.kind == "loops":
-                kept = [n for n in group.names if n in self.outputs or self.users.get(n, set()) - names]
-                touched = [*kept, *(n for n in self.touched(group) if n not in names)]
-            else:
-                touched = [*group.names, *buffer_reads(group.nodes[0])]
-            total += sum(self.layouts[n].nbytes() for n in touched)
-        return total
+        kernels = [group for group in self.groups if group is not None and group.kind not in ("extern", "output")]
+        return sum(self.layouts[n].nbytes() for group in kernels for n in (*group.stored, *group.reads))
 
 
 def repeated(nodes):

@@ -15,7 +15,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from . import ir
 from .floats import FloatValue
-from .indexing import FloorDiv, Indirect, Mod, SizeSymbol
+from .indexing import Indirect, Quotient, SizeSymbol
 from .ir import Extern, MultiOutput, View
 
 UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
@@ -177,7 +177,7 @@ def symbols_in(value):
 def symbols_of_index(value):
     found = symbols_in([value.constant, *(c for _, c in value.terms)])
     for atom in value.atoms():
-        if isinstance(atom, (FloorDiv, Mod)):
+        if isinstance(atom, Quotient):
             found |= symbols_in(atom.divisor) | symbols_in([atom.index.constant, *(c for _, c in atom.index.terms)])
         elif isinstance(atom, Indirect):
             found |= symbols_in(atom.size)

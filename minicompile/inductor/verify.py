@@ -48,14 +48,9 @@ def verify_buffer(buffer, layouts, seen):
     _require(len(buffer.layout.stride) == len(buffer.layout.size), buffer, "sizes and strides differ in number")
     for expr, variables in bodies(data, buffer):
         verify_expr(expr, set(variables), buffer, layouts, seen)
-    dtype = expected_dtype(data)
+    dtype = data.body.dtype
+    dtype = ir.reduction_dtype(data.kind, dtype) if isinstance(data, Reduction) else dtype
     _require(dtype == buffer.layout.dtype, buffer, f"computes {dtype}, layout says {buffer.layout.dtype}")
-
-
-def expected_dtype(data):
-    if isinstance(data, Reduction):
-        return ir.reduction_dtype(data.kind, data.body.dtype)
-    return data.initial.dtype if isinstance(data, Scatter) else data.body.dtype
 
 
 def bodies(data, buffer):

@@ -86,8 +86,7 @@ class AddressMap:
 
     def __repr__(self):
         kind = self.data.kind if isinstance(self.data, Reduction) else type(self.data).__name__.lower()
-        loops = ", ".join(f"{v} < {v.size}" for v in self.variables)
-        lines = [f"{self.buffer.name}, {kind}: {self.steps} steps of ({loops})"]
+        lines = [f"{self.buffer.name}, {kind}: {self.steps} steps of ({ir.ranges_text(self.variables)})"]
         for access in self.accesses:
             cells = [["-" if a is None else str(a) for a in row] for row in self.rows(access.addresses)]
             lines += [f"  {access}", "    " + " | ".join(" ".join(row) for row in cells)]

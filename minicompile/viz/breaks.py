@@ -107,12 +107,8 @@ def draw_breaks(fn, *captures, title=""):
     names = names_of(parts)
     heads = {code: f"{numbers[code]}: {name}" if code in numbers else name for code, name in names.items()}
     lines, first = inspect.getsourcelines(fn)
-    dot = ["digraph G {", f'bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.25; ranksep=0.3; fontname="DejaVu Sans";']
-    dot += [f'label="{title}"; labelloc=t; fontsize=14;'] if title else []
-    dot += [
-        'node [shape=plain, fontname="DejaVu Sans", fontsize=10.5];',
-        f'edge [color="{style.MUTED}", arrowsize=0.7];',
-    ]
+    dot = ['node [shape=plain, fontname="DejaVu Sans", fontsize=10.5];']
+    dot.append(f'edge [color="{style.MUTED}", arrowsize=0.7];')
     dot.append(f"source [label=<{source_table(lines, first, parts, numbers)}>];")
     ids = {code: f"p{k}" for k, code in enumerate(parts)}
     done = set()  # what a loop goes back to
@@ -122,9 +118,10 @@ def draw_breaks(fn, *captures, title=""):
         for target in part.next_codes:
             ends = ":n -> {}:n [constraint=false]" if target in done else ":out:e -> {}:in:w"
             dot.append(f"{ids[code]}{ends.format(ids[target])};")
-    dot.append(f"source -> {ids[next(iter(parts))]} [style=dotted, arrowhead=none]; }}")
+    dot.append(f"source -> {ids[next(iter(parts))]} [style=dotted, arrowhead=none];")
     alt = f"{len(parts)} frames of {fn.__qualname__}, {len(numbers)} graphs"
-    return render("\n".join(dot), text_of(parts, names, heads), alt)
+    look = "rankdir=LR; nodesep=0.25; ranksep=0.3; fontsize=14"
+    return render(dot, text_of(parts, names, heads), alt, title, look)
 
 
 def table(rows):

@@ -122,8 +122,7 @@ def record_calls(function, *calls):
 def draw_calls(timeline, title="What the hook does in each call"):
     """A bar over all calls to scale, then a lane for each call, every lane stretched to the full width."""
     left, right, lane, first = 16, 900, 58, 152
-    canvas = Canvas(right + 16, first + lane * len(timeline.calls) + 34)
-    canvas.text(left, 30, title, 16, bold=True)
+    canvas = Canvas(right + 16, first + lane * len(timeline.calls) + 34, title)
     total = sum(call.seconds for call, _ in timeline.calls)
     canvas.text(left, 62, f"all {len(timeline.calls)} calls, to scale: {readable(total)}", 13, style.MUTED)
     x, scale = left, (right - left) / total

@@ -64,15 +64,12 @@ def draw_control_flow(thing, title=""):
     instructions = instructions_of(thing)
     depths = {id(i): depth for i, depth in zip(instructions, stack_depths(instructions))}
     blocks, names = basic_blocks(instructions), labels(instructions)
-    lines = [
-        f'digraph G {{ bgcolor="{style.CARD}"; rankdir=TB; nodesep=0.35; ranksep=0.35;',
-        f'label="{title}"; labelloc=t; fontname="DejaVu Sans"; fontsize=14;' if title else "",
-        'node [shape=plain, fontname="DejaVu Sans Mono", fontsize=11]; edge [arrowsize=0.7];',
-    ]
+    lines = ['node [shape=plain, fontname="DejaVu Sans Mono", fontsize=11]; edge [arrowsize=0.7];']
     lines += [f"b{k} [label=<{_table(block, depths, names)}>];" for k, block in enumerate(blocks)]
     lines += [f"b{a} -> b{b} [{EDGES[kind]}];" for a, b, kind in edges(blocks)]
     alt = f"{title or 'Control flow'}: {len(blocks)} blocks, the stack at most {max(depths.values())} deep"
-    return render("\n".join([*lines, "}"]), depth_listing(instructions), alt)
+    look = "rankdir=TB; nodesep=0.35; ranksep=0.35; fontsize=14"
+    return render(lines, depth_listing(instructions), alt, title, look)
 
 
 def _table(block, depths, names):

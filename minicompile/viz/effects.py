@@ -222,8 +222,7 @@ def draw_effects(fn, *args):
     rows = rows or "<TR><TD>nothing to replay</TD></TR>"
     head = '<TR><TD ALIGN="LEFT">recorded writes, in order</TD></TR>'
     dot = [
-        f'digraph G {{ bgcolor="{style.CARD}"; rankdir=LR; nodesep=0.18; ranksep=0.35; fontname="DejaVu Sans";',
-        'node [fontname="DejaVu Sans Mono", fontsize=11, margin=0.02]; fontsize=13; compound=true;',
+        'node [fontname="DejaVu Sans Mono", fontsize=11, margin=0.02];',
         f'edge [color="{style.MUTED}", arrowsize=0.6];',
         # Graphviz stacks from below; a label, unlike a node, pushes nothing to the side
         f'subgraph cluster_b {{ label=<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3">{head}{rows}</TABLE>>;',
@@ -231,8 +230,8 @@ def draw_effects(fn, *args):
         *after.dot("c", "after the replay"),
         "}",
         *before.dot("a", "before the call"),
-        "}",
     ]
     text = ["before the call", *before.lines(), "recorded writes", *(f"  {w}" for w in writes)]
     text += ["after the replay", *after.lines()]
-    return render("\n".join(dot), "\n".join(text), f"Objects before and after {len(writes)} replayed writes")
+    look = "rankdir=LR; nodesep=0.18; ranksep=0.35; fontsize=13; compound=true"
+    return render(dot, text, f"Objects before and after {len(writes)} replayed writes", look=look)

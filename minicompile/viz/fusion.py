@@ -53,7 +53,7 @@ def draw_fusion(graph, schedule, title=""):
         "before": (Kernels(before, [[b.name] for b in before.buffers]), schedule.bytes_before),
         "after": (Kernels(before, [g.names for g in schedule.groups]), schedule.bytes_after),
     }
-    lines, text = ["digraph G {", *graph_style(title)], []
+    lines, text = [*graph_style()], []
     for word, (kernels, moved) in panels.items():
         calls = sum(kernels.is_call(k) for k in range(len(kernels.groups)))
         count = counted(len(kernels.groups) - calls, "kernel") + (f", {counted(calls, 'call')}" if calls else "")
@@ -63,7 +63,7 @@ def draw_fusion(graph, schedule, title=""):
         text.append(f"{word}: {count}, {moved:,} bytes moved by kernels")
         text += [f"  {k}. {' + '.join(names_of(kernels, k))}" for k in range(len(kernels.groups))]
     alt = f"{len(before.buffers)} operators, each a kernel, and the {len(schedule.groups)} kernels that they became"
-    return render("\n".join([*lines, "}"]), "\n".join(text), alt)
+    return render(lines, text, alt, title)
 
 
 def counted(number, word):
@@ -122,8 +122,7 @@ def draw_why(graph, schedule, title="Why fused, why not"):
     """`schedule.decisions` as a table, in the order in which they were made, with operators in place of buffers."""
     origins = {b.name: b.origin for b in (*scheduler.prepare(graph).buffers, *schedule.graph.buffers)}
     leading, columns = 25, (16, 44, 250, 456)
-    canvas = Canvas(PAGE, 84 + leading * len(schedule.decisions))
-    canvas.text(16, 30, title, 16, bold=True)
+    canvas = Canvas(PAGE, 84 + leading * len(schedule.decisions), title)
     for x, word in zip(columns[1:], ("first", "second", "reason")):
         canvas.text(x, 60, word, 12, style.MUTED)
     canvas.text(PAGE - 16, 60, "saves", 12, style.MUTED, "end")

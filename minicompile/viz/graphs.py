@@ -31,10 +31,11 @@ KIND_COLOURS = {
 
 def draw_graph(gm, colour=None, title=""):
     """A Picture of an FX graph, top to bottom.  colour(node) -> fill colour or None, for pictures with two halves."""
-    lines = _dot_lines(gm.graph, colour or (lambda node: None), title)
+    lines = _dot_lines(gm.graph, colour or (lambda node: None))
     text = gm.print_readable(print_output=False).strip() if hasattr(gm, "print_readable") else str(gm.graph)
     operations = sum(node.op.startswith("call") for node in gm.graph.nodes)
-    return render("\n".join(lines), text, f"{title or 'FX graph'}: {operations} operations")
+    look = "rankdir=TB; nodesep=0.25; ranksep=0.3; fontsize=14"
+    return render(lines, text, f"{title or 'FX graph'}: {operations} operations", title, look)
 
 
 def target_name(target):
@@ -50,10 +51,7 @@ def describe(value):
     return ""
 
 
-def _dot_lines(graph, colour, title):
-    yield "digraph G {"
-    yield f'bgcolor="{style.CARD}"; rankdir=TB; nodesep=0.25; ranksep=0.3; fontname="DejaVu Sans"; fontsize=14;'
-    yield f'label="{title}"; labelloc=t;' if title else ""
+def _dot_lines(graph, colour):
     yield 'node [shape=box, style="rounded,filled", fontname="DejaVu Sans", fontsize=12, height=0.3];'
     yield f'node [color="{style.MUTED}"];'
     yield f'edge [color="{style.MUTED}", arrowsize=0.6];'
@@ -66,15 +64,20 @@ def _dot_lines(graph, colour, title):
         yield f'{name} [label=<{rows}>, fillcolor="{colour(node) or KIND_COLOURS[node.op]}"];'
         for source in node.all_input_nodes:
             yield f"{ids[source]} -> {name};"
-    yield "}"
 
 
 _missing_reported = False
 
 
-def render(dot, text, alt):
-    """SVG of DOT text by whatever Graphviz there is; else the DOT text, and one line that says what to install."""
+def render(lines, text, alt, title="", look="rankdir=TB; nodesep=0.22; ranksep=0.28; fontsize=16"):
+    """SVG of a graph in DOT's words by whatever Graphviz there is; else the DOT text, and what to install.
+
+    lines: of the graph; look: its attributes; text: lines, or all of them as one.
+    """
     global _missing_reported
+    head = [f'digraph G {{ bgcolor="{style.CARD}"; fontname="DejaVu Sans"; {look};']
+    head += [f'label="{title}"; labelloc=t;'] if title else []
+    dot, text = "\n".join([*head, *lines, "}"]), text if isinstance(text, str) else "\n".join(text)
     if shutil.which("dot"):
         svg = subprocess.run(["dot", "-Tsvg"], input=dot, capture_output=True, text=True, check=True).stdout
         return Picture(svg[svg.index("<svg") :], text, alt)

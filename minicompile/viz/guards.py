@@ -124,8 +124,7 @@ def draw_guards(tree, title="What is asked before the compiled code runs again")
     left, width = 16 + labels + 18, PAGE
     placed = [(depth, label, boxes(facts, width - left - 16)) for depth, label, facts in rows]
     top = 76 if tree.failure else 50
-    canvas = Canvas(width, top + LINE * sum(len(lines) for _, _, lines in placed) + 12)
-    canvas.text(16, 28, title, 16, bold=True)
+    canvas = Canvas(width, top + LINE * sum(len(lines) for _, _, lines in placed) + 12, title)
     if tree.failure:
         canvas.text(16, 54, f"{tree.failure.what}: was {tree.failure.old!r}, is {tree.failure.new!r}", 14, FILLS[FIRST])
     y, open_at = top, {}  # depth -> y of the last value there

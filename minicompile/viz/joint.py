@@ -11,9 +11,8 @@ from html import escape
 
 from torch import fx
 
-from ..aot.keeping import Sources
 from ..aot.nodes import is_view, needed_for, size_in_bytes
-from ..aot.partitioner import Cut
+from ..aot.partitioner import Split
 from . import style
 from .graphs import describe, render, target_name
 
@@ -86,15 +85,13 @@ class TwoSides:
             self.edge(source, ("output", k, source))
 
     def picture(self, text, alt):
-        lines = ["digraph G {", *graph_style(self.title)]
+        lines = [*graph_style()]
         for where, boxes in self.boxes.items():
             lines += [f'subgraph cluster_{where} {{ label="{where}"; color="{style.CARD}"; fontsize=15;', *boxes, "}"]
-        return render("\n".join([*lines, *self.edges, "}"]), "\n".join(text), alt)
+        return render([*lines, *self.edges], text, alt, self.title)
 
 
-def graph_style(title, shape="box"):
-    yield f'bgcolor="{style.CARD}"; rankdir=TB; nodesep=0.22; ranksep=0.28; fontname="DejaVu Sans"; fontsize=16;'
-    yield f'label="{title}"; labelloc=t;' if title else ""
+def graph_style(shape="box"):
     look = f'shape={shape}, style="rounded,filled", color="{style.MUTED}", height=0.3'
     yield f'node [{look}, fontname="DejaVu Sans", fontsize=13];'
     yield f'edge [color="{style.MUTED}", arrowsize=0.6];'
@@ -162,15 +159,7 @@ def draw_split(graph, title="Forward and backward"):
 # --- the cut ----------------------------------------------------------------------------------------
 def cut_of(graph):
     """The partitioner's network for the joint graph of `graph`."""
-    nodes = operations(graph.joint)
-    outputs = graph.joint.graph.output_node().args[0]
-    forward = [n for n in nodes if side(n) == "forward"]
-    primals = [n for n in forward if n.op == "placeholder"]
-    crossing = {*crossing_values(graph.joint), *(n for n in outputs[graph.result_count :] if side(n) == "forward")}
-    tangents = [n for n in nodes if n.op == "placeholder" and n not in primals]
-    sources = Sources(graph, primals, outputs[: graph.result_count], tangents)
-    mutated = {primals[m.index] for m in graph.mutations} | sources.hidden
-    return Cut(forward, crossing, outputs[: graph.result_count], mutated, sources)
+    return Split(graph).cut()
 
 
 def prices(cut, node):
@@ -197,7 +186,7 @@ WORDS = {"saved": "saved", "again": "computed again", "unused": "not needed agai
 
 def draw_cut(choices, title="Prices of saving and of computing again"):
     """choices: {label: AOTGraph}, splits of one joint graph; a panel each, and in red the prices that it pays."""
-    lines, text = ["digraph G {", *graph_style(title, "plaintext"), 'node [style="", margin=0];'], [title]
+    lines, text = [*graph_style("plaintext"), 'node [style="", margin=0];'], [title]
     for number, (label, graph) in enumerate(choices.items()):
         cut = cut_of(graph)
         saved = saved_nodes(cut, graph)
@@ -222,7 +211,7 @@ def draw_cut(choices, title="Prices of saving and of computing again"):
     alt = "For every value that the backward may need, the price of saving it and of computing it again: " + ", ".join(
         choices
     )
-    return render("\n".join([*lines, "}"]), "\n".join(text), alt)
+    return render(lines, text, alt, title)
 
 
 def price_table(cut, node, fate):

@@ -125,8 +125,7 @@ def draw_lines(lines, title="Source, loop IR, generated code"):
     colours = {number: COLOURS[k % len(COLOURS)] for k, number in enumerate(lines.used)}
     size, leading, half = 11.5, 17, PAGE / 2
     top = max(len(lines.source), len(lines.ir))
-    canvas = Canvas(PAGE, 98 + leading * (top + len(lines.code)) + 34)
-    canvas.text(16, 30, title, 16, bold=True)
+    canvas = Canvas(PAGE, 98 + leading * (top + len(lines.code)) + 34, title)
 
     def listing(x, y, width, heading, rows):
         canvas.text(x, y, heading, 12, style.MUTED)

@@ -76,8 +76,10 @@ def name_bars(axes, ends, texts):
 class Canvas:
     """Collects SVG elements by hand, for pictures that are boxes and text."""
 
-    def __init__(self, width, height):
+    def __init__(self, width, height, title=""):
         self.width, self.height, self.parts = width, height, []
+        if title:
+            self.text(16, 30, title, 16, bold=True)
 
     def box(self, x, y, width, height, fill, stroke="none", radius=6):
         place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'

@@ -6,6 +6,7 @@ Mirrors tlparse's page of recompiles.  Taught in chapters 04 and 07.
 """
 
 import dataclasses
+import itertools
 
 from .. import record
 from ..dynamo import _eval_frame, eval_frame
@@ -133,8 +134,7 @@ def draw_recompiles(history, title="Calls and cache entries"):
     width = max(left + column * len(history.calls) + 16, 780)
     key = history.calls if len({call.label for call in history.calls}) > 1 else []
     below = top + row * rows + 14
-    canvas = Canvas(width, below + 34 + 20 * len(key))
-    canvas.text(16, 30, title, 16, bold=True)
+    canvas = Canvas(width, below + 34 + 20 * len(key), title)
     canvas.text(16, 66, "entry, and why it was compiled", 12.5, style.MUTED)
     for number, call in enumerate(history.calls):
         x = left + column * number
@@ -229,12 +229,8 @@ def size_guards(entry):
 
 def ranges(numbers):
     """`2 to 5, 9` of sorted whole numbers."""
-    groups = []
-    for n in numbers:
-        if groups and n == groups[-1][-1] + 1:
-            groups[-1].append(n)
-        else:
-            groups.append([n])
+    runs = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    groups = [[n for _, n in run] for _, run in runs]
     return ", ".join(f"{g[0]} to {g[-1]}" if len(g) > 1 else str(g[0]) for g in groups) or "none"
 
 
@@ -245,8 +241,7 @@ def draw_coverage(coverage, title="Which sizes each entry takes"):
     left = 44 + 7.4 * max(most, 28)
     width = left + cell * len(coverage.sizes) + 16
     heights = [max(34, leading * len(texts) + 16) for _, texts, _ in coverage.rows]
-    canvas = Canvas(width, 74 + sum(heights) + 10)
-    canvas.text(16, 30, title, 16, bold=True)
+    canvas = Canvas(width, 74 + sum(heights) + 10, title)
     canvas.text(16, 62, "entry, and its guards about sizes", 12.5, style.MUTED)
     for k, n in enumerate(coverage.sizes):
         canvas.text(left + cell * k + cell / 2 - 1, 62, str(n), 11.5, anchor="middle")

@@ -116,8 +116,7 @@ def draw_passes(graph, title="What each pass takes away"):
     left, width, leading = 270, 430, 34
     names = ", ".join(name.replace("_", " ") for name in idle)
     rest = textwrap.wrap(f"nothing to do: {names}", 120) if idle else []
-    canvas = Canvas(left + width + 150, 66 + leading * len(changed) + 16 * len(rest))
-    canvas.text(16, 32, title, 16, bold=True)
+    canvas = Canvas(left + width + 150, 66 + leading * len(changed) + 16 * len(rest), title)
     most = max(before for _, before, _ in graph.passes)
     for k, (name, before, after) in enumerate(changed):
         y = 54 + leading * k

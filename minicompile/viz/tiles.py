@@ -8,6 +8,7 @@ An access outside of every tensor raises IndexError before it happens.  Mirrors 
 
 import contextlib
 import dataclasses
+from unittest import mock
 
 import numpy as np
 import torch
@@ -150,18 +151,9 @@ def record_launches():
         watcher.note(pointers, mask, stored=True)
         return store(pointers, value, mask, *rest)
 
-    replaced = [
-        (triton_interpret, "run", run, watched_run),
-        (builder, "create_masked_load", load, watched_load),
-        (builder, "create_masked_store", store, watched_store),
-    ]
-    try:
-        for owner, name, _, new in replaced:
-            setattr(owner, name, new)
+    memory = mock.patch.multiple(builder, create_masked_load=watched_load, create_masked_store=watched_store)
+    with mock.patch.object(triton_interpret, "run", watched_run), memory:
         yield watcher.launches
-    finally:
-        for owner, name, old, _ in replaced:
-            setattr(owner, name, old)
 
 
 # --- the picture --------------------------------------------------------------------------------------------

@@ -50,7 +50,8 @@ def _describe(tracker, depth):
     if isinstance(tracker, CellVariable):
         return "object", f"cell {tracker.frame_name or ''}".rstrip()
     if isinstance(tracker, UserDefinedObjectVariable):
-        return "object", _named(tracker, tracker.cls.__name__)
+        name = tracker.cls.__name__
+        return "object", f"new {name}" if tracker.source is None else f"{name} {tracker.source.name}"
     if isinstance(tracker, BoundMethodVariable):
         return "function", f"method {_describe(tracker.function, 0)[1].removeprefix('function ')}"
     if isinstance(tracker, BuiltinMethodVariable):
@@ -62,10 +63,6 @@ def _describe(tracker, depth):
         place = "at the end" if position is None else f"at {position}".removesuffix("at ")
         return "object", f"{tracker.python_type().__name__} {place}".rstrip()
     return "function", repr(tracker).replace("Variable(", " ", 1).removesuffix(")")
-
-
-def _named(tracker, text):
-    return f"{text} {tracker.source.name}" if tracker.source is not None else f"new {text}"
 
 
 def _container(tracker, depth):

@@ -107,30 +107,12 @@ def random_graph(o):
     return Batch((torch.randn(o.nodes, o.features), edges), target=torch.randint(o.classes, (o.nodes,)))
 
 
+CLICKS = {"batch": (8, 128, 2048), "numbers": 13, "tables": (3, 8, 26), "bag": 2, "rows": (50, 1000, 100_000)}
+STATES = {"batch": (8, 64, 256), "observed": 17, "actions": 6, "width": (16, 128, 256)}
+GRAPHS = {"nodes": (20, 1000, 20_000), "edges": (60, 8000, 200_000), "features": 16, "classes": 7}
+
 ENTRIES = [
-    Entry(
-        "dlrm",
-        DLRM,
-        clicks,
-        click_loss,
-        sizes(
-            batch=(8, 128, 2048), numbers=13, tables=(3, 8, 26), bag=2, rows=(50, 1000, 100_000), vector=16, width=64
-        ),
-    ),
-    Entry(
-        "actor_critic",
-        ActorCritic,
-        observations,
-        soft_value,
-        sizes(batch=(8, 64, 256), observed=17, actions=6, width=(16, 128, 256)),
-    ),
-    Entry(
-        "gnn",
-        GraphNetwork,
-        random_graph,
-        classify,
-        sizes(
-            nodes=(20, 1000, 20_000), edges=(60, 8000, 200_000), features=16, width=(8, 64, 128), classes=7, layers=3
-        ),
-    ),
+    Entry("dlrm", DLRM, clicks, click_loss, sizes(**CLICKS, vector=16, width=64)),
+    Entry("actor_critic", ActorCritic, observations, soft_value, sizes(**STATES)),
+    Entry("gnn", GraphNetwork, random_graph, classify, sizes(**GRAPHS, width=(8, 64, 128), layers=3)),
 ]

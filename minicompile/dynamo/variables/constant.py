@@ -21,16 +21,7 @@ from torch.torch_version import TorchVersion
 
 from ..builder import guarded, wraps, wraps_if
 from ..polyfills import text
-from .base import (
-    ACTS,
-    ObservedException,
-    ValueVariable,
-    VariableTracker,
-    complain,
-    stand_in,
-    type_name,
-    unsupported,
-)
+from .base import ACTS, ObservedException, ValueVariable, VariableTracker, complain, stand_in, type_name, unsupported
 from .called_back import calls_back
 from .descriptors import C_METHODS, class_lookup, descriptor_get, is_data_descriptor, type_lookup
 from .functions import BuiltinMethodVariable

@@ -13,17 +13,7 @@ from ..source import CallSource, ItemSource
 from .base import as_observed, complain, stand_in, unsupported
 from .constant import COMPARISONS, FALSE, NONE, BuiltinObject, ConstantVariable, boolean
 from .descriptors import class_lookup, type_lookup
-from .elements import (
-    Element,
-    compare_items,
-    constants,
-    contains_itself,
-    elements,
-    listed_or,
-    next_or_none,
-    plain,
-    sort,
-)
+from .elements import Element, compare_items, constants, contains_itself, elements, listed_or, next_or_none, plain, sort
 from .iterators import SequenceIterator
 from .refusals import check_index
 

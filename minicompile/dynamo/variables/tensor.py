@@ -58,8 +58,7 @@ class TensorVariable(VariableTracker):
         if is_overridden(tx, self):
             return tx.truth(self.call_method(tx, "__bool__", [], {}))
         unsupported(
-            "data-dependent branch",
-            "the program branches on the value of a tensor, which is not known during capture",
+            "data-dependent branch", "the program branches on the value of a tensor, which is not known during capture"
         )
 
     # --- attributes ---------------------------------------------------------------------------------

@@ -130,11 +130,8 @@ class ExprWriter:
     def _own_facts(self, node):
         if isinstance(node, Load) and node.buffer in self.forwards:
             return frozenset(), frozenset((node.buffer,)), False
-        used, local, masked = (
-            set(),
-            set(),
-            isinstance(node, Load) or isinstance(node, Op) and "{err}" in OPS[node.name].cpp,
-        )
+        masked = isinstance(node, Load) or isinstance(node, Op) and "{err}" in OPS[node.name].cpp
+        used, local = set(), set()
         parts = list(node.args)
         for value in (self.addresses.of(node),) if isinstance(node, Load) else ir.indices(node):
             used |= value.vars()
@@ -191,7 +188,7 @@ class ExprWriter:
 
     def atom(self, atom, mask):
         if isinstance(atom, Var):
-            return self.variable(atom)
+            return str(atom)
         if isinstance(atom, Indirect):
             key = (atom, mask)
             found = self.lookup(key)
@@ -208,9 +205,6 @@ class ExprWriter:
         if isinstance(low, int) and low >= 0:
             return f"(({text}) {plain} {self.size(atom.divisor)})"
         return f"{function}({text}, {self.size(atom.divisor)})"
-
-    def variable(self, var):
-        return str(var)
 
 
 def needs_error(expr):

@@ -259,10 +259,15 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedS
         """One pass over long rows and few of them: the rows themselves are shared out among threads."""
         return trips < 16 and max(self.level.values()) <= 0 and self.threaded()
 
-    def emit_full(self, node):
-        self.emit(node)
-        if node.name in self.pending:
-            self.line(f"{self.pending[node.name]}[{self.scratch_index()}] = {self.forwards[node.name].text};")
+    def point_of_pass(self, full, names):
+        """One point of the reduced loops; names: of the accumulators."""
+        for node in full:
+            if node.is_reduction:
+                self.take(node, names)
+                continue
+            self.emit(node)
+            if node.name in self.pending:
+                self.line(f"{self.pending[node.name]}[{self.scratch_index()}] = {self.forwards[node.name].text};")
 
     def end_pass(self, full):
         """Values of single points are gone; rows kept in scratch can be read from now on."""

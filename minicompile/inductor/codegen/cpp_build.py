@@ -36,10 +36,8 @@ def find_compiler(preferred=""):
     for name in (preferred,) if preferred else ("g++", "clang++", "c++"):
         path = shutil.which(name)
         if path:
-            version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split(
-                "\n"
-            )[0]
-            return path, version
+            told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+            return path, told.stdout.split("\n")[0]
     raise CompilerNotFound(
         f"no C++ compiler found (looked for {preferred or 'g++, clang++'}); install one: `apt install g++`, "
         "`dnf install gcc-c++`, `xcode-select --install` or `conda install cxx-compiler`"

@@ -70,7 +70,8 @@ class ColumnReductions:
 
     def column_pass(self, full, x, columns, split):
         reductions, tile = [n for n in full if n.is_reduction], self.tile_size
-        at, sums = f"[{x} - {x}_tile]", self.sums_of(full)
+        at = f"[{x} - {x}_tile]"
+        sums = [n for n in full if n.name in self.first_of and n.kind == "sum"]  # for them a block is walked again
         under = lambda arrays: {name: text + at for name, text in arrays.items()}  # noqa: E731
         first, *rest = [self.loop(v) for v in self.inner]
         names = {n.name: self.fresh("acc", n.name) for n in reductions}
@@ -151,7 +152,7 @@ class ColumnReductions:
 
             def point():
                 self.offset(row, f"{row}_step + {row}_in")
-                self.column_body(full, here)
+                self.point_of_pass(full, here)
 
             def column():
                 for n in reductions:
@@ -170,7 +171,7 @@ class ColumnReductions:
         if rest != loop.high:
             arrays = {name: text + at for name, text in names.items()}
             self.nest(
-                [(None, [Loop(row, rest, loop.high)])], lambda: columns(lambda: self.column_body(full, arrays), full)
+                [(None, [Loop(row, rest, loop.high)])], lambda: columns(lambda: self.point_of_pass(full, arrays), full)
             )
 
     def split_rows(self, reductions, totals, first, fill, rows, columns, at):
@@ -191,16 +192,7 @@ class ColumnReductions:
             rows(dataclasses.replace(first, low=low, high=high))
 
         self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
-        into, part = (
-            {n: text + at for n, text in totals.items()},
-            {n: f"{text}[chunk]{at}" for n, text in parts.items()},
-        )
+        into = {n: text + at for n, text in totals.items()}
+        part = {n: f"{text}[chunk]{at}" for n, text in parts.items()}
         join = lambda: columns(lambda: self.join(reductions, into, part, total_type))  # noqa: E731
         self.nest([(None, [Loop("chunk", "0", str(chunks))])], join)
-
-    def column_body(self, full, names):
-        for node in full:
-            if node.is_reduction:
-                self.take(node, names)
-            else:
-                self.emit_full(node)

@@ -54,10 +54,6 @@ class PairReductions(LoopWriter):
             return f"m_exp({args[0]})"
         return super().operation(expr, args, mask)
 
-    def sums_of(self, nodes):
-        """The seconds that are sums: for them a block is walked again."""
-        return [n for n in nodes if n.name in self.first_of and n.kind == "sum"]
-
     def take(self, node, names):
         """One element into the accumulators; a place goes with its maximum."""
         if node.name in self.first_of and node.kind == "min":

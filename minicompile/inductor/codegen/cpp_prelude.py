@@ -7,34 +7,28 @@ Taught in chapter 11.
 
 from .cpp_stream import SEND
 
-# Functions of one and of two numbers that libmvec has since glibc 2.35.
-_VECTOR = "exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc cbrt".split()
+# Functions of one and of two numbers that libmvec has since glibc 2.35, and those that compilers know.
+_VECTOR = "exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc".split()
 _VECTOR_TWO = "pow atan2 hypot".split()
+_BUILTIN = "floor ceil trunc round=rint sqrt lgamma".split()
+
+
+def _declare(name, names="x", builtin="", types=("float", "double")):
+    """`m_name` for these types: a function of the C library, whose vector version is promised, or a builtin."""
+    for kind in types:
+        function = (f"__builtin_{builtin}" if builtin else name) + ("f" if kind == "float" else "")
+        if not builtin:
+            yield f'M_SIMD extern "C" {kind} {function}({", ".join(kind for _ in names)}) noexcept;'
+        takes = ", ".join(f"{kind} {each}" for each in names)
+        yield f"M_INLINE {kind} m_{name}({takes}) {{ return {function}({', '.join(names)}); }}"
 
 
 def _declarations():
-    lines = []
-    for name in _VECTOR:
-        lines.append(
-            f'M_SIMD extern "C" float {name}f(float) noexcept; M_SIMD extern "C" double {name}(double) noexcept;'
-        )
-        lines.append(f"M_INLINE float m_{name}(float x) {{ return {name}f(x); }}")
-        lines.append(f"M_INLINE double m_{name}(double x) {{ return {name}(x); }}")
-    for name in _VECTOR_TWO:
-        lines.append(f'M_SIMD extern "C" float {name}f(float, float) noexcept;')
-        lines.append(f'M_SIMD extern "C" double {name}(double, double) noexcept;')
-        lines.append(f"M_INLINE float m_{name}(float x, float y) {{ return {name}f(x, y); }}")
-        lines.append(f"M_INLINE double m_{name}(double x, double y) {{ return {name}(x, y); }}")
-    for name in "floor ceil trunc round sqrt lgamma".split():
-        builtin = "rint" if name == "round" else name
-        lines.append(f"M_INLINE float m_{name}(float x) {{ return __builtin_{builtin}f(x); }}")
-        lines.append(f"M_INLINE double m_{name}(double x) {{ return __builtin_{builtin}(x); }}")
-    lines.append("M_INLINE float m_copysign(float x, float y) { return __builtin_copysignf(x, y); }")
-    lines.append("M_INLINE double m_copysign(double x, double y) { return __builtin_copysign(x, y); }")
-    for name in ("exp", "erf", "tanh"):  # in float these are our own, below
-        lines.append(f'M_SIMD extern "C" double {name}(double) noexcept;')
-        lines.append(f"M_INLINE double m_{name}(double x) {{ return {name}(x); }}")
-    return "\n".join(lines)
+    made = [*map(_declare, _VECTOR), *(_declare(name, "xy") for name in _VECTOR_TWO)]
+    made += [_declare(name, builtin=called or name) for name, _, called in (each.partition("=") for each in _BUILTIN)]
+    made.append(_declare("copysign", "xy", "copysign"))
+    made += [_declare(name, types=("double",)) for name in ("exp", "erf", "tanh")]  # in float these are our own, below
+    return "\n".join(line for lines in made for line in lines)
 
 
 _HEAD = r"""
@@ -263,17 +257,12 @@ template <typename T> M_INLINE T m_floordiv(T a, T b, int& err) {
     return b != 0 && (T)(q * b) != a && (a < 0) != (b < 0) ? (T)(q - 1) : q;
   }
 }
-template <typename T> M_INLINE T m_power(T a, T b) {
+template <typename T> M_INLINE T m_pow(T a, T b) {
   if (b < 0) return a == T(1) ? T(1) : a == (T)-1 ? (b % 2 ? (T)-1 : T(1)) : T(0);
   T result = 1;
   for (; b; b = (T)(b >> 1), a = (T)(a * a)) if (b & 1) result = (T)(result * a);
   return result;
 }
-M_INLINE int8_t m_pow(int8_t a, int8_t b) { return m_power(a, b); }
-M_INLINE uint8_t m_pow(uint8_t a, uint8_t b) { return m_power(a, b); }
-M_INLINE int16_t m_pow(int16_t a, int16_t b) { return m_power(a, b); }
-M_INLINE int32_t m_pow(int32_t a, int32_t b) { return m_power(a, b); }
-M_INLINE int64_t m_pow(int64_t a, int64_t b) { return m_power(a, b); }
 static double m_digamma(double x) {
   if (x == 0) return __builtin_copysign(__builtin_inf(), -x);
   double result = 0;

@@ -62,7 +62,7 @@ class RowReductions(PairReductions):
                 self.lanes(full, names, Loop(last.var, low, high), ahead)
             else:
                 clauses = [(clause(n), names[n.name]) for n in reductions]
-                body = lambda: self.row_body(full, names)  # noqa: E731
+                body = lambda: self.point_of_pass(full, names)  # noqa: E731
                 self.vector_loop(self.simd(clauses), [Loop(last.var, low, high)], full, body)
             if not simple:
                 self.join(reductions, totals, names, total_type)
@@ -111,7 +111,7 @@ class RowReductions(PairReductions):
         def some(first, count):
             def lane():
                 self.offset(var, f"{first} + lane")
-                self.row_body(full, {name: f"{part}[lane]" for name, part in parts.items()})
+                self.point_of_pass(full, {name: f"{part}[lane]" for name, part in parts.items()})
 
             self.nest([(self.simd(), [Loop("lane", "0", count)])], lane)
 
@@ -169,10 +169,3 @@ class RowReductions(PairReductions):
         self.nest([(self.parallel_for(), [Loop("chunk", "0", str(chunks))])], chunk)
         parts = {n.name: f"{totals[n.name]}_part[chunk]" for n in reductions}
         self.nest([(None, [Loop("chunk", "0", str(chunks))])], lambda: self.join(reductions, totals, parts, total_type))
-
-    def row_body(self, full, names):
-        for node in full:
-            if node.is_reduction:
-                self.take(node, names)
-            else:
-                self.emit_full(node)

@@ -14,13 +14,12 @@ from .. import ir
 from ..dependencies import make_node
 from ..indexing import hint
 from ..ir import Buffer, Pointwise
-from ..ops import OPS, REDUCTIONS
+from ..ops import COMBINES, OPS, REDUCTIONS
 from .cpp import EXTREMES, LoopKernel
 from .cpp_expr import COMPUTE
 from .cpp_loops import Loop, TileLoop, literal
 
 BLOCK = 64  # elements of a row that are added up in vectors
-_MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 
 class ScatterKernel(LoopKernel):
@@ -68,7 +67,7 @@ class ScatterKernel(LoopKernel):
         dtype = data.body.dtype
         if data.mode != "store":
             old = f"m_load({place})" if dtype in ir.HALF else f"({place} != 0)" if dtype == ir.torch.bool else place
-            value = OPS[_MODES[data.mode]].cpp.format(old, f"({COMPUTE[dtype]}){value}")
+            value = OPS[COMBINES[data.mode]].cpp.format(old, f"({COMPUTE[dtype]}){value}")
         self.line(f"{place} = {self.stored_as(buffer.name, value)};")
 
 

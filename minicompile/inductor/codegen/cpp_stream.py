@@ -80,8 +80,6 @@ class StreamedStores(LoopWriter):
 
     def waits(self):
         """Whether nothing is computed meanwhile, and what is read lies where processors foresee it."""
-        if not ABLE or self.group.kind != "loops":
-            return False
         full = [n for n in self.nodes if n.inner or not self.inner]
         light = self.columns or sum(ir.cost(n.body) for n in full) <= LIGHT
         return light and all(address.is_affine() for n in full for _, address in self.addresses.reads(n))

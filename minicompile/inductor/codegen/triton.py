@@ -114,6 +114,24 @@ class LoopKernel(SharedReductions, LoopedReductions):
         sizes = ", ".join([text for text, _ in writer.types] + list(self.numbers.values()))
         return self.finish("\n\n\n".join([*texts, f"def @NAME@({sizes}):\n{body}"]), writer)
 
+    def in_turn(self, functions, words=(), bodies=None, parts=()):
+        """A Python function that calls kernels one after the other, by suffix (text, writer).
+
+        parts: (name, size, dtype) of what the first hands on to the second, behind the other parameters of both.
+        """
+        params = list(dict.fromkeys(p for _, writer in functions.values() for p in writer.params))
+        names, types = {name: f"a{k}" for k, name in enumerate(params)}, {}
+        lines = [f"def @NAME@({', '.join([*names.values(), *self.numbers.values()])}):"]
+        lines += [f"    {part} = scratch({size}, {dtype}, {names[params[0]]})" for part, size, dtype in parts]
+        for suffix, (_, writer) in functions.items():
+            args = [names[p] for p in writer.params] + [part for part, _, _ in parts] + writer.size_names
+            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
+            types |= dict(zip(writer.params, [kind for _, kind in writer.types], strict=False))
+        texts = [text.replace("@NAME@", f"@NAME@_{suffix}", 1) for suffix, (text, _) in functions.items()]
+        kernel = self.finish("\n\n\n".join([*texts, "\n".join(lines)]), writer, words, bodies)
+        kernel.params, kernel.types = params, [types[p] for p in params] + ["i64"] * len(self.numbers)
+        return kernel
+
     def rows(self, rare=False):
         """(text, writer) of the kernel that has whole rows."""
         last = max(self.level.values())

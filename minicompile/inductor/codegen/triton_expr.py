@@ -225,11 +225,6 @@ class TritonWriter(ExprWriter):
         """Has a number that changes every `below` steps along an axis one value in each block?"""
         return self.uniform and axis.start and isinstance(below, int) and below % axis.block == 0 and not axis.masked
 
-    def variable(self, var):
-        axis = self.axis_of[var]
-        k = axis.vars.index(var)
-        return self.run(axis, k, k)
-
     def indirect(self, atom, text, mask):
         kind = self.index_type()
         if kind and atom.expr.dtype == torch.int32:

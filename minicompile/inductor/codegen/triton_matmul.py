@@ -144,10 +144,8 @@ class ProductKernel(LoopKernel):
 
     def generate(self):
         writer = self.writer(self.reads, self.stored, self.nodes)
-        rows, columns = (
-            Axis("y", (Var("m", self.m),), self.blocks[0]),
-            Axis("x", (Var("n", self.n),), self.blocks[1], 1),
-        )
+        rows = Axis("y", (Var("m", self.m),), self.blocks[0])
+        columns = Axis("x", (Var("n", self.n),), self.blocks[1], 1)
         batch = [Axis("z", (Var("b", self.batch),), None, masked=False)] if self.batch else []
         along = [Axis(name, (Var(name, self.k),), self.blocks[2], place) for name, place in (("r", 1), ("s", 0))]
         for axis in (rows, columns, *along):

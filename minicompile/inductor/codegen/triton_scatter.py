@@ -12,13 +12,12 @@ import torch
 from .. import ir
 from ..dependencies import make_node
 from ..ir import Buffer, Pointwise
-from ..ops import OPS, REDUCTIONS
+from ..ops import COMBINES, OPS, REDUCTIONS
 from . import triton_tiles as tiles
 from .triton import LoopKernel
 from .triton_expr import Axis, compute, function, indent, literal, typed
 from .triton_loops import combine
 
-_MODES = {"add": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 ATOMIC = {  # what `tl.atomic_...` can do without surprises (a float maximum would lose NaNs)
     "add": (torch.int32, torch.int64, torch.float32, torch.float64),
     "max": (torch.int32, torch.int64),
@@ -35,30 +34,11 @@ class ScatterKernel(LoopKernel):
         start = make_node(Buffer(buffer.name, buffer.layout, Pointwise(data.vars, data.initial)), self.addresses)
         self.nodes, self.outer, self.inner = [start], start.outer, ()
         self.reads = sorted({load.buffer for load in ir.loads(data.initial)})
-        first_text, first = self.pointwise()
+        functions = {"initial": self.pointwise()}
         index = [ir.IndexExpr(i, torch.int64) for i in data.position]
         self.reads = sorted({load.buffer for e in (data.body, *index) for load in ir.loads(e)} - {buffer.name})
-        second_text, second = self.points(buffer, data)
-        return self.sequence(data, {"initial": (first_text, first), "points": (second_text, second)})
-
-    def sequence(self, data, functions):
-        """A Python function that calls the kernels one after the other."""
-        params = list(dict.fromkeys(p for _, writer in functions.values() for p in writer.params))
-        names = {name: f"a{k}" for k, name in enumerate(params)}
-        lines, types = [f"def @NAME@({', '.join([*names.values(), *self.numbers.values()])}):"], {}
-        for suffix, (_, writer) in functions.items():
-            args = [names[p] for p in writer.params] + writer.size_names
-            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
-            types |= dict(zip(writer.params, [kind for _, kind in writer.types], strict=True))
-        texts = [text.replace("@NAME@", f"@NAME@_{suffix}", 1) for suffix, (text, _) in functions.items()]
-        kernel = self.finish(
-            "\n\n\n".join([*texts, "\n".join(lines)]),
-            functions["points"][1],
-            [f"scatter_{data.mode}"],
-            [data.initial, data.body],
-        )
-        kernel.params, kernel.types = params, [types[p] for p in params] + ["i64"] * len(self.numbers)
-        return kernel
+        functions["points"] = self.points(buffer, data)
+        return self.in_turn(functions, [f"scatter_{data.mode}"], [data.initial, data.body])
 
     def points(self, buffer, data):
         writer = self.writer(self.reads, [buffer.name], [])
@@ -96,7 +76,7 @@ class ScatterKernel(LoopKernel):
             return
         if data.mode != "store":
             writer.line(f"old = {writer.loaded(f'tl.load({place}{masked})', data.body.dtype)}")
-            value = OPS[_MODES[data.mode]].triton.format("old", value)
+            value = OPS[COMBINES[data.mode]].triton.format("old", value)
         writer.line(f"tl.store({place}, {writer.stored_as(buffer.name, value)}{masked})")
         if not atomic:
             writer.line("tl.debug_barrier()  # the next point may read what this one wrote")
@@ -129,30 +109,22 @@ class ScanKernel(LoopKernel):
     def scan(self, writer, data, r, address, name):
         """The row as a whole if it fits in a block; else block by block, each going on where the last one ended."""
         dtype, kind = data.body.dtype, data.kind
-        reduction = _Kind(kind, data.body)
         start = literal(REDUCTIONS[kind].identity(dtype), dtype)
         whole = isinstance(r.numel, int) and r.block >= r.numel
         if not whole:
             writer.line(f"carry = tl.full([XBLOCK, 1], {start}, {compute(dtype)})")
         writer.push(*self.inner)
         self.define(writer, r, None if whole else "r_start")
-        value = self.operand(writer, reduction)
+        value = self.operand(writer, data)
         value = f"tl.where(rmask, {value}, {typed(start, dtype)})" if r.masked else value
         if not {"x", "r"} <= writer.axes_under(data.body):
             value = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])"
         writer.line(f"row = {value}")
         running = f"rt.scan_{kind}(row)"
-        writer.line(f"running = {running if whole else combine(reduction, running, 'carry')}")
+        writer.line(f"running = {running if whole else combine(data, running, 'carry')}")
         writer.store(name, address, "running", {"x", "r"})
         if not whole:
-            writer.scopes[-1].stores.append(f"carry = {combine(reduction, 'carry', f'rt.reduce_{kind}(row)')}")
+            writer.scopes[-1].stores.append(f"carry = {combine(data, 'carry', f'rt.reduce_{kind}(row)')}")
         lines = writer.pop()
         head = f"for r_start in range(0, {writer.size(r.numel)}, RBLOCK):"
         writer.line(*(lines if whole else (head, *indent(lines))))
-
-
-class _Kind:
-    """A scan, as `combine` and `operand` look at a reduction."""
-
-    def __init__(self, kind, body):
-        self.kind, self.body = kind, body

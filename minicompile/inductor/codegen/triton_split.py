@@ -20,29 +20,12 @@ class SharedReductions:
         reductions = [n for n in self.nodes if n.is_reduction]  # an extreme comes before its partner
         late = [n for n in self.nodes if not n.inner and self.level[n.name] >= 0]
         early = [n for n in self.nodes if n not in late and n not in reductions]
-        first, stored = self.parts_kernel(reductions, early)
-        second, writer = self.join_kernel(reductions, late)
-        all_params = list(dict.fromkeys([*first.params, *writer.params]))
-        names = {name: f"a{k}" for k, name in enumerate(all_params)}
-        xnumel = writer.size(ir.product(v.size for v in self.outer))
-        lines = [f"def @NAME@({', '.join([*names.values(), *self.numbers.values()])}):"]
-        parts = [f"part{k}" for k in range(len(reductions))]
-        size = f"({self.tile.parts}, {xnumel})"
-        like = names[all_params[0]]
-        for part, node in zip(parts, reductions, strict=True):
-            lines.append(f"    {part} = scratch({size}, {part_dtype(node)}, {like})")
-        for suffix, each in (("parts", first), ("join", writer)):
-            args = [names[p] for p in each.params] + parts + each.size_names
-            lines.append(f"    @NAME@_{suffix}({', '.join(args)})")
-        types = dict(zip([*first.params, *writer.params], [*first.own_types, *writer.own_types], strict=True))
-        kernel = self.finish("\n\n\n".join([stored, second, "\n".join(lines)]), writer)
-        kernel.params = all_params
-        kernel.types = [types[p] for p in all_params] + ["i64"] * len(self.numbers)
-        return kernel
+        functions = {"parts": self.parts_kernel(reductions, early), "join": self.join_kernel(reductions, late)}
+        size = f"({self.tile.parts}, {functions['join'][1].size(ir.product(v.size for v in self.outer))})"
+        return self.in_turn(functions, parts=[(f"part{k}", size, part_dtype(n)) for k, n in enumerate(reductions)])
 
     def add_parts(self, writer, reductions):
         """Parameters for the partial results."""
-        writer.own_types = [kind for _, kind in writer.types]
         for k, node in enumerate(reductions):
             writer.types.append((f"part{k}", pointer(getattr(torch, part_dtype(node).removeprefix("torch.")))))
 
@@ -68,7 +51,7 @@ class SharedReductions:
             writer.scopes[-1].stores.append(f"tl.store({place}, {text}{', xmask' if x.masked else ''})")
         constants = {x.constant: x.block, r.constant: r.block}
         grid = f"cdiv({writer.size(x.numel)}, XBLOCK) * {self.tile.parts}"
-        return writer, function("@NAME@_parts", writer, writer.pop(), grid, self.tile.num_warps, constants)
+        return function("@NAME@", writer, writer.pop(), grid, self.tile.num_warps, constants), writer
 
     def join_kernel(self, reductions, late):
         kept = [n for n in self.stored if n in {e.name for e in [*reductions, *late]}]
@@ -103,7 +86,7 @@ class SharedReductions:
             self.emit(writer, node)
         constants = {x.constant: x.block, r.constant: r.block}
         grid = f"cdiv({writer.size(x.numel)}, XBLOCK)"
-        return function("@NAME@_join", writer, writer.pop(), grid, tiles.warps(xblock * block), constants), writer
+        return function("@NAME@", writer, writer.pop(), grid, tiles.warps(xblock * block), constants), writer
 
     def needed(self, nodes):
         """Buffers from outside that some nodes read, directly or through nodes that are computed again."""

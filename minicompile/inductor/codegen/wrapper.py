@@ -13,10 +13,11 @@ import sys
 
 import sympy
 import torch
+from torch.utils._sympy.printers import PythonPrinter
 
 from ... import philox
 from .. import graph
-from ..floats import FloatValue, SizePrinter
+from ..floats import FloatValue
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
 from ..memory import HUGE, is_large, out_variant
@@ -50,7 +51,7 @@ class Source:
 def text_of(value):
     """A Python expression for an argument of an ATen call."""
     if isinstance(value, sympy.Basic):
-        return SizePrinter().doprint(value)
+        return PythonPrinter().doprint(value)
     if isinstance(value, (View, FloatValue)):
         return str(value)
     if isinstance(value, (list, tuple)):
@@ -118,26 +119,20 @@ class Wrapper:
     def allocate(self, k):
         for name, old in self.plan.allocate[k]:
             layout = self.layouts[name]
+            dtype, where = short(layout.dtype), f"{numbers(layout.size)}, {numbers(layout.stride)}"
             if old is not None:
-                size, stride = numbers(layout.size), numbers(layout.stride)
                 same = layout == self.layouts[old]
                 self.written |= {name} if same and old in self.written else set()
-                self.line(f"{name} = {old if same else f'view({old}, {size}, {stride}, 0)'}  # in its memory")
-                continue
-            if name in self.plan.places:
-                dtype, place = layout.dtype, self.plan.places[name] // layout.dtype.itemsize
-                where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {place}"
-                self.line(f"{name} = view(block.{short(dtype)}, {where})")
-                continue
-            if layout.device.type == "cuda":
-                where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {short(layout.dtype)}"
-                self.line(f"{name} = empty_cuda({where}, {layout.device.index or 0})")
-                continue
-            where = f"{numbers(layout.size)}, {numbers(layout.stride)}, {short(layout.dtype)}"
-            if layout.device.type != "cpu":
-                self.line(f'{name} = empty({where}, "{layout.device}")')
-                continue
-            self.line(f"{name} = {'empty_large' if hint(layout.nbytes()) >= HUGE else 'empty_cpu'}({where})")
+                text = f"{old if same else f'view({old}, {where}, 0)'}  # in its memory"
+            elif name in self.plan.places:
+                text = f"view(block.{dtype}, {where}, {self.plan.places[name] // layout.dtype.itemsize})"
+            elif layout.device.type == "cuda":
+                text = f"empty_cuda({where}, {dtype}, {layout.device.index or 0})"
+            elif layout.device.type != "cpu":
+                text = f'empty({where}, {dtype}, "{layout.device}")'
+            else:
+                text = f"{'empty_large' if hint(layout.nbytes()) >= HUGE else 'empty_cpu'}({where}, {dtype})"
+            self.line(f"{name} = {text}")
 
     def free(self, names):
         if names:

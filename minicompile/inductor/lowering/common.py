@@ -35,6 +35,11 @@ def fake():
     return current().node.meta["val"]
 
 
+def called():
+    """The name of the operator at work, without its overload."""
+    return current().node.target.overloadpacket.__name__
+
+
 # --- types ------------------------------------------------------------------------------------------
 
 
@@ -142,9 +147,15 @@ def on_device(x, device):
     return current().extern(aten._to_copy.default, (x,), {"device": device}, fake=like)
 
 
-def rejected_by_eager(*args):
+def rejected_by_eager():
     """Arguments that eager's kernel refuses: call that kernel, so that it raises what it raises."""
-    return current().extern(current().node.target, args, {})
+    graph, node = current(), current().node
+    return graph.extern(node.target, *torch.fx.node.map_arg((node.args, node.kwargs), graph.env.__getitem__))
+
+
+def number_value(x, dtype, device):
+    """A number as a tensor without dimensions."""
+    return TensorValue(device, dtype, (), lambda position: ir.constant(x, dtype))
 
 
 def elementwise(function, operands, dtype, device=None):

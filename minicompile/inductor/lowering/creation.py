@@ -14,9 +14,11 @@ from .common import aten, fake, register_lowering
 def filled(value, like=None):
     """A constant in the shape, dtype and device of the node's fake value."""
     like = fake() if like is None else like
-    return TensorValue(
-        like.device, like.dtype, tuple(map(size_of, like.shape)), lambda position: ir.constant(value, like.dtype)
-    )
+    return made(lambda position: ir.constant(value, like.dtype), like)
+
+
+def made(inner, like):
+    return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
 
 
 register_lowering(aten.full.default)(lambda size, value, **kwargs: filled(value))
@@ -53,10 +55,10 @@ class Uninitialised(TensorValue):
 
 @register_lowering(aten.empty_strided)
 def empty_strided(*args, **kwargs):
-    made = filled(0)
-    made = Uninitialised(made.device, made.dtype, made.size, made.inner)
-    made.like = fake()
-    return made
+    zeros = filled(0)
+    result = Uninitialised(zeros.device, zeros.dtype, zeros.size, zeros.inner)
+    result.like = fake()
+    return result
 
 
 @register_lowering(aten.arange.start_step, aten.arange.start, aten.arange.default)
@@ -79,7 +81,7 @@ def counter(start, step, like):
         value = ir.op("add", ir.constant(start, torch.float64), scaled)
         return ir.op("cast", value, dtype=like.dtype)
 
-    return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
+    return made(inner, like)
 
 
 register_lowering(torch.ops.prims.iota)(lambda length, *, start, step, **kwargs: counter(start, step, fake()))
@@ -87,12 +89,8 @@ register_lowering(torch.ops.prims.iota)(lambda length, *, start, step, **kwargs:
 
 @register_lowering(aten.eye)
 def eye(*args, **kwargs):
-    like = fake()
-
-    def inner(position):
-        return ir.op("cast", ir.op("eq", *(ir.index_expr(i) for i in position)), dtype=like.dtype)
-
-    return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
+    dtype = fake().dtype
+    return made(lambda position: ir.op("cast", ir.op("eq", *map(ir.index_expr, position)), dtype=dtype), fake())
 
 
 register_lowering(aten.sym_size.int)(lambda x, dim: x.size[dim])

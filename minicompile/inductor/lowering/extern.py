@@ -148,7 +148,8 @@ def addmm(bias, a, b, beta=1, alpha=1):
 def product(a, b, bias=None):
     (m, k), n = a.size, b.size[1]
     if not pays(a, m, n, k):
-        return linear(a, b, bias) if is_work(a, m, n, k) and onednn_is_faster() else multiply(a, b, bias)
+        much = a.device.type == "cpu" and a.dtype == torch.float32 and hint(m * n * k) >= WORK
+        return linear(a, b, bias) if much and onednn_is_faster() else multiply(a, b, bias)
     a, b = a.realize(), b.realize()
     strides = [current().as_view(x).layout.stride for x in (a, b)]
     rows = up(m) if strides[0][0] == 1 else m
@@ -176,10 +177,6 @@ def matrix(target, args, like, columns):
 
 # --- oneDNN ------------------------------------------------------------------------------------------
 WORK = 1 << 26  # multiplications from which it matters which library does them
-
-
-def is_work(x, m, n, k):
-    return x.device.type == "cpu" and x.dtype == torch.float32 and hint(m * n * k) >= WORK
 
 
 @functools.cache

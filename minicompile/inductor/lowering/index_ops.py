@@ -39,12 +39,10 @@ class Places:
         """A position of the result -> the position in x."""
         end = self.start + len(self.shape)
         at = position[self.start : end]
-        result = [None] * len(self.x_size)
-        for d, i in zip(self.whole, (*position[: self.start], *position[end:]), strict=True):
-            result[d] = i
+        result = dict(zip(self.whole, (*position[: self.start], *position[end:]), strict=True))
         for d, values in self.indices.items():
             result[d] = ir.indirect(values.load(at), self.x_size[d], True, self.check)
-        return tuple(result)
+        return tuple(result[d] for d in range(len(self.x_size)))
 
 
 def integer_indices(indices, x):

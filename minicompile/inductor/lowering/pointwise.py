@@ -6,20 +6,23 @@ Mirrors `register_pointwise` in `torch/_inductor/lowering.py`.  Taught in chapte
 
 import functools
 import math
+import operator
 
 import torch
 
 from .. import ir
-from ..graph import TensorValue, current
+from ..graph import TensorValue
 from .common import (
     KIND,
     apply,
     aten,
     broadcast,
+    called,
     cast,
     elementwise,
     fake,
     moved,
+    number_value,
     promote,
     register_lowering,
     rejected_by_eager,
@@ -41,11 +44,6 @@ ROUND = "floor ceil trunc round.default=round"
 
 # Eager rounds a number to bfloat16/float16 before it adds it, but multiplies and divides by the number itself.
 EXACT_NUMBERS = {"cpu": ("mul", "truediv", "floordiv"), "cuda": ("mul", "truediv", "floordiv", "add", "sub")}
-
-
-def _targets(name):
-    packet = getattr(aten, name.split(".")[0])
-    return [getattr(packet, name.split(".")[1])] if "." in name else [packet]
 
 
 def binary(name, *operands, kind=KIND.DEFAULT):
@@ -75,7 +73,7 @@ def _register_table():
     for names, how in kinds.items():
         for entry in names.split():
             target, _, name = entry.partition("=")
-            register_lowering(*_targets(target))(rule(name or target, how))
+            register_lowering(operator.attrgetter(target)(aten))(rule(name or target, how))
 
 
 _register_table()
@@ -88,9 +86,9 @@ def copy_of(x):
 
 @register_lowering(aten.add, aten.sub)
 def add(a, b, alpha=1):
-    name, dtype = current().node.target.overloadpacket.__name__, promote(a, b)
+    name, dtype = called(), promote(a, b)
     if name == "sub" and any(isinstance(x, TensorValue) and x.dtype == torch.bool for x in (a, b)):
-        return rejected_by_eager(a, b)
+        return rejected_by_eager()
     if dtype == torch.bool and name == "add":
         return apply("logical_or", a, b, dtype=dtype)
     if alpha == 1:
@@ -126,7 +124,7 @@ def signbit(x):
 def is_special(x):
     if not x.dtype.is_floating_point:
         return elementwise(lambda e: ir.constant(False, torch.bool), [x], None)
-    return apply(current().node.target.overloadpacket.__name__, x)
+    return apply(called(), x)
 
 
 register_lowering(aten.bitwise_left_shift, aten.__lshift__)(functools.partial(apply, "left_shift"))
@@ -162,48 +160,29 @@ def pow_(base, exponent):
     return apply("pow", base, exponent, dtype=dtype)
 
 
-def clamp_expr(x, low, high):
-    """A NaN in x stays; low > high gives high."""
-    x = x if low is None else ir.op("maximum", x, low)
-    return x if high is None else ir.op("minimum", x, high)
-
-
 @register_lowering(aten.clamp)
 def clamp(x, min=None, max=None):
+    """A NaN in x stays; min > max gives max."""
     dtype = promote(x, min, max)
-    given = [b for b in (min, max) if b is not None]
-
-    def function(value, *bounds):
-        bounds = iter(bounds)
-        return clamp_expr(value, next(bounds) if min is not None else None, next(bounds) if max is not None else None)
-
-    return elementwise(function, [x, *given], dtype)
+    x = x if min is None else apply("maximum", x, min, dtype=dtype)
+    return x if max is None else apply("minimum", x, max, dtype=dtype)
 
 
 @register_lowering(aten.where)
 def where(condition, a, b):
-    dtype = promote(a, b)
-    condition = cast(condition, torch.bool)
-    first, second = (cast(x, dtype) if isinstance(x, TensorValue) else x for x in (a, b))
+    return choice(cast(condition, torch.bool), a, b, dtype=promote(a, b))
 
-    def pick(c, *values):
-        values = iter(values)
-        exprs = [next(values) if isinstance(x, TensorValue) else ir.constant(x, dtype) for x in (first, second)]
-        return ir.op("where", c, *exprs)
 
-    tensors = [x for x in (first, second) if isinstance(x, TensorValue)]
-    return elementwise(pick, [condition, *tensors], None, device=fake().device)
+def choice(condition, *values, dtype):
+    """The first of two values, tensors or numbers, where a condition holds, else the second."""
+    device = fake().device
+    values = [cast(x, dtype) if isinstance(x, TensorValue) else number_value(x, dtype, device) for x in values]
+    return elementwise(functools.partial(ir.op, "where"), [condition, *values], None, device)
 
 
 @register_lowering(aten.masked_fill)
 def masked_fill(x, mask, value):
-    value = cast(value, x.dtype) if isinstance(value, TensorValue) else value
-    fill = value if isinstance(value, TensorValue) else None
-
-    def pick(m, e, *rest):
-        return ir.op("where", m, *(rest or (ir.constant(value, x.dtype),)), e)
-
-    return elementwise(pick, [mask, x, *([fill] if fill else [])], None, device=fake().device)
+    return choice(mask, value, x, dtype=x.dtype)
 
 
 @register_lowering(aten._to_copy)

@@ -17,16 +17,22 @@ from ..graph import TensorValue, size_of
 from ..indexing import index
 from ..ops import lowest
 from .common import aten, fake, register_lowering
-from .views import all_of
+from .views import masked
 
 MAX_COVERING = 9  # windows over one element
 MAX_WINDOW = 25  # elements; a longer expression compiles slowly and spills registers
 
 
-def per_dim(value, n):
-    """A pooling argument as n numbers."""
-    value = [value] if isinstance(value, int) else list(value)
-    return value * n if len(value) == 1 else value
+def per_side(kernel, stride, *others):
+    """Pooling arguments as two numbers each; no stride is the kernel's size."""
+    lists = [[value] if isinstance(value, int) else list(value) for value in (kernel, stride or kernel, *others)]
+    return [value * 2 if len(value) == 1 else value for value in lists]
+
+
+def whole_windows(size, output_size):
+    """The window of a pool whose windows all have the same shape and lie side by side; else None."""
+    fits = static(size, output_size) and not any(n % m for n, m in zip(size, output_size, strict=True))
+    return [n // m for n, m in zip(size, output_size, strict=True)] if fits else None
 
 
 def inside(position, size):
@@ -43,9 +49,7 @@ def inside(position, size):
 
 def load_or(x, position, fill):
     """x at a position, `fill` outside of x."""
-    condition = all_of(inside(position, x.size))
-    value = x.load(position)
-    return value if condition is None else ir.Masked(condition, value, fill)
+    return masked(inside(position, x.size), x.load(position), fill)
 
 
 def window(kernel):
@@ -62,9 +66,7 @@ def static(*values):
 @register_lowering(aten.max_pool2d_with_indices)
 def max_pool2d_with_indices(x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     """A NaN wins, else the first of the greatest; padding never does.  The index counts within one plane."""
-    kernel = per_dim(kernel_size, 2)
-    stride = per_dim(stride, 2) if stride else kernel
-    padding, dilation = per_dim(padding, 2), per_dim(dilation, 2)
+    kernel, stride, padding, dilation = per_side(kernel_size, stride, padding, dilation)
     if math.prod(kernel) > MAX_WINDOW or not static(x.size[-2:]) or (any(padding) and dilation != [1, 1]):
         return NotImplemented
     size, width = tuple(map(size_of, fake()[0].shape)), x.size[-1]
@@ -106,9 +108,7 @@ def in_vectors(x):
 @register_lowering(aten.max_pool2d_with_indices_backward)
 def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
     """Each input element takes the gradient of the windows that chose it."""
-    kernel = per_dim(kernel_size, 2)
-    stride = per_dim(stride, 2) if stride else kernel
-    padding, dilation = per_dim(padding, 2), per_dim(dilation, 2)
+    kernel, stride, padding, dilation = per_side(kernel_size, stride, padding, dilation)
     windows = math.prod(-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, stride, dilation, strict=True))
     most = MAX_COVERING if in_vectors(x) else 1  # ATen's CPU kernel scatters: one visit a window, not one an element
     if windows > most or not static(x.size[-2:], grad.size[-2:]):
@@ -145,8 +145,7 @@ def _overlap(first, k, n, padding):
 
 @register_lowering(aten.avg_pool2d)
 def avg_pool2d(x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    kernel = per_dim(kernel_size, 2)
-    stride, padding = per_dim(stride, 2) if stride else kernel, per_dim(padding, 2)
+    kernel, stride, padding = per_side(kernel_size, stride, padding)
     if not x.dtype.is_floating_point or math.prod(kernel) > MAX_WINDOW or not static(x.size[-2:]):
         return NotImplemented
     return average(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -182,7 +181,8 @@ def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True,
         for offset in window(kernel):
             at = [i + k for i, k in zip(first, offset, strict=True)]
             total = ir.op("add", total, ir.op("cast", load_or(x, (*outer, *at), zero), dtype=dtype))
-        return ir.op("cast", ir.op("truediv", total, divisor(first)), dtype=x.dtype)
+        total = total if divisor_override == 1 else ir.op("truediv", total, divisor(first))
+        return ir.op("cast", total, dtype=x.dtype)
 
     return TensorValue(x.device, x.dtype, size, inner)
 
@@ -190,10 +190,8 @@ def average(x, kernel, stride, padding, ceil_mode=False, count_include_pad=True,
 @register_lowering(aten._adaptive_avg_pool2d)
 def adaptive_avg_pool2d(x, output_size):
     """Where the output divides the input, every window has the same shape."""
-    if not static(x.size[-2:], output_size) or any(n % m for n, m in zip(x.size[-2:], output_size, strict=True)):
-        return NotImplemented
-    kernel = [n // m for n, m in zip(x.size[-2:], output_size, strict=True)]
-    if math.prod(kernel) > MAX_WINDOW:
+    kernel = whole_windows(x.size[-2:], output_size)
+    if kernel is None or math.prod(kernel) > MAX_WINDOW:
         return NotImplemented
     return average(x, kernel, kernel, [0, 0])
 
@@ -201,8 +199,7 @@ def adaptive_avg_pool2d(x, output_size):
 @register_lowering(aten.avg_pool2d_backward)
 def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
     """Each input element takes its share of the gradient of every window that it lies in."""
-    kernel = per_dim(kernel_size, 2)
-    stride, padding = per_dim(stride, 2) if stride else kernel, per_dim(padding, 2)
+    kernel, stride, padding = per_side(kernel_size, stride, padding)
     most = MAX_COVERING if in_vectors(x) or max(stride) == 1 else 4 if max(stride) == 2 else 1  # ATen's scatters
     windows = math.prod(-(-k // s) for k, s in zip(kernel, stride, strict=True))
     if windows > most or not static(x.size[-2:], grad.size[-2:]):
@@ -220,9 +217,7 @@ def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_
             for i, start, k in zip((row, column), first, kernel, strict=True):
                 conditions += inside([i - start], [k])
             share = ir.op("truediv", ir.op("cast", grad.load((*outer, *at)), dtype=dtype), divisor(first))
-            condition = all_of(conditions)
-            part = share if condition is None else ir.Masked(condition, share, ir.constant(0, dtype))
-            total = ir.op("add", total, part)
+            total = ir.op("add", total, masked(conditions, share, ir.constant(0, dtype)))
         return ir.op("cast", total, dtype=x.dtype)
 
     return TensorValue(x.device, x.dtype, x.size, inner)
@@ -230,10 +225,8 @@ def avg_pool2d_backward(grad, x, kernel_size, stride, padding, ceil_mode, count_
 
 @register_lowering(aten._adaptive_avg_pool2d_backward)
 def adaptive_avg_pool2d_backward(grad, x):
-    if not static(x.size[-2:], grad.size[-2:]) or any(n % m for n, m in zip(x.size[-2:], grad.size[-2:], strict=True)):
-        return NotImplemented
-    kernel = [n // m for n, m in zip(x.size[-2:], grad.size[-2:], strict=True)]
-    return avg_pool2d_backward(grad, x, kernel, kernel, 0, False, True, None)
+    kernel = whole_windows(x.size[-2:], grad.size[-2:])
+    return avg_pool2d_backward(grad, x, kernel, kernel, 0, False, True, None) if kernel else NotImplemented
 
 
 # --- resizing to the nearest ------------------------------------------------------------------------
@@ -288,23 +281,11 @@ for _name, _exact in (("upsample_nearest", False), ("_upsample_nearest_exact", T
 @register_lowering(aten.upsample_nearest2d_backward.default)
 def upsample_nearest2d_backward(grad, output_size, input_size, *scales):
     """Whole factors: each input element sums its block of the gradient."""
-    size = tuple(map(size_of, fake().shape))
-    if not static(output_size, size[-2:]) or any(m % n for m, n in zip(output_size, size[-2:], strict=True)):
+    size = tuple(map(size_of, fake().shape))[-2:]
+    block = whole_windows(output_size, size)
+    if block is None or math.prod(block) > MAX_WINDOW:
         return NotImplemented
-    block = [m // n for m, n in zip(output_size, size[-2:], strict=True)]
-    scales = (list(scales) + [None, None])[:2]
-    for n, m, k, scale in zip(size[-2:], output_size, block, scales, strict=True):
+    for n, m, k, scale in zip(size, output_size, block, (*scales, None, None), strict=False):
         if not torch.equal(nearest_source(n, m, scale, False)[0], torch.arange(m) // k):
             return NotImplemented
-    if math.prod(block) > MAX_WINDOW:
-        return NotImplemented
-    dtype = torch.float32 if grad.dtype in ir.HALF else grad.dtype
-
-    def inner(position):
-        total = ir.constant(0, dtype)
-        for offset in window(block):
-            at = [i * k + o for i, k, o in zip(position[-2:], block, offset, strict=True)]
-            total = ir.op("add", total, ir.op("cast", grad.load((*position[:-2], *at)), dtype=dtype))
-        return ir.op("cast", total, dtype=grad.dtype)
-
-    return TensorValue(grad.device, grad.dtype, size, inner)
+    return average(grad, block, block, [0, 0], divisor_override=1)

@@ -15,6 +15,7 @@ from ..indexing import from_data
 from .common import (
     apply,
     aten,
+    called,
     canonical_dims,
     cast,
     elementwise,
@@ -40,9 +41,9 @@ def nothing_to_choose(x, dims):
 def reduce(x, dims, kind, keepdim=False):
     """x reduced over canonical `dims`; a reduction over nothing is the value itself."""
     if not dims:
-        if kind in ("argmax", "argmin"):
-            return filled(0)
-        return copy_of(x)
+        return filled(0) if kind in ("argmax", "argmin") else copy_of(x)
+    if kind in ("argmax", "argmin") and x.dtype == torch.bool:
+        x = cast(x, torch.uint8)
     result = current().reduction(x, dims, kind)
     if not keepdim:
         return result
@@ -80,47 +81,28 @@ def prod(x, dims=None, keepdim=False, dtype=None):
     return cast(total(x, dims, "prod", keepdim, fake().dtype), fake().dtype)
 
 
-@register_lowering(aten.amax, aten.amin)
-def extreme(x, dims=(), keepdim=False):
-    kind = "max" if current().node.target.overloadpacket is aten.amax else "min"
-    if nothing_to_choose(x, canonical_dims(x, dims)):
-        return rejected_by_eager(x, dims, keepdim)
-    return reduce(x, canonical_dims(x, dims), kind, keepdim)
+@register_lowering(aten.amax, aten.amin, aten.argmax, aten.argmin, aten.max.default, aten.min.default)
+def extreme(x, dims=None, keepdim=False):
+    dims = canonical_dims(x, dims)
+    if nothing_to_choose(x, dims):
+        return rejected_by_eager()
+    return reduce(x, dims, {"amax": "max", "amin": "min"}.get(called(), called()), keepdim)
 
 
 @register_lowering(aten.any, aten.all)
 def truth(x, dims=None, keepdim=False):
-    kind = "any" if current().node.target.overloadpacket is aten.any else "all"
     dims = [] if dims == [] else canonical_dims(x, dims)
-    return cast(reduce(cast(x, torch.bool), dims, kind, keepdim), fake().dtype)  # uint8 answers in uint8
-
-
-@register_lowering(aten.argmax, aten.argmin)
-def arg_extreme(x, dim=None, keepdim=False):
-    kind = "argmax" if current().node.target.overloadpacket is aten.argmax else "argmin"
-    if nothing_to_choose(x, canonical_dims(x, dim)):
-        return rejected_by_eager(x, dim, keepdim)
-    x = cast(x, torch.uint8) if x.dtype == torch.bool else x
-    return reduce(x, canonical_dims(x, dim), kind, keepdim)
+    return cast(reduce(cast(x, torch.bool), dims, called(), keepdim), fake().dtype)  # uint8 answers in uint8
 
 
 @register_lowering(aten.max.dim, aten.min.dim)
 def extreme_dim(x, dim, keepdim=False):
-    name = current().node.target.overloadpacket.__name__
     dims = canonical_dims(x, dim)
     if not dims:
         return [copy_of(x), filled(0, fake()[1])]
     if nothing_to_choose(x, dims):
-        return rejected_by_eager(x, dim, keepdim)
-    numbers = cast(x, torch.uint8) if x.dtype == torch.bool else x
-    return [reduce(x, dims, name, keepdim), reduce(numbers, dims, f"arg{name}", keepdim)]
-
-
-@register_lowering(aten.max.default, aten.min.default)
-def extreme_all(x):
-    if nothing_to_choose(x, range(x.ndim)):
-        return rejected_by_eager(x)
-    return reduce(x, canonical_dims(x, None), current().node.target.overloadpacket.__name__)
+        return rejected_by_eager()
+    return [reduce(x, dims, kind, keepdim) for kind in (called(), f"arg{called()}")]
 
 
 def scan(x, dim, kind, dtype):
@@ -136,8 +118,7 @@ def scan(x, dim, kind, dtype):
 
 @register_lowering(aten.cumsum, aten.cumprod)
 def cumulative(x, dim, dtype=None):
-    kind = "sum" if current().node.target.overloadpacket is aten.cumsum else "prod"
-    return scan(x, dim, kind, fake().dtype)
+    return scan(x, dim, called().removeprefix("cum"), fake().dtype)
 
 
 @register_lowering(aten.cummax, aten.cummin)
@@ -145,9 +126,8 @@ def running_extreme(x, dim):
     """The latest of equal elements, and of NaNs, is the one that counts: its place is the largest so far."""
     if x.ndim == 0 or 0 in x.size:
         return [copy_of(x), filled(0, fake()[1])]
-    kind = current().node.target.overloadpacket.__name__.removeprefix("cum")
     dim = dim % x.ndim
-    best = scan(x, dim, kind, torch.uint8 if x.dtype == torch.bool else x.dtype)
+    best = scan(x, dim, called().removeprefix("cum"), torch.uint8 if x.dtype == torch.bool else x.dtype)
 
     def place(position):
         value = x.load(position)

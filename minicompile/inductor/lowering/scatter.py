@@ -19,21 +19,28 @@ from .views import replaced, view
 MODES = {"sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "amax": "max", "amin": "min"}
 
 
-def scatter_buffer(initial, point_size, position_of, body_of, mode):
-    """initial, then body_of(point) stored at (or combined with) position_of(point), for every point in order."""
+def scattered(initial, point_size, position_of, value_of, mode):
+    """initial, then value_of(point, dtype) stored at (or combined with) position_of(point), for every point in order.
+
+    Combining half numbers is done in float32 and rounded once.
+    """
+    dtype = torch.float32 if initial.dtype in ir.HALF and mode != "store" else initial.dtype
     variables, points = ir.loop_vars(initial.size), ir.loop_vars(point_size, "p")
     at = tuple(index(p) for p in points)
-    body = body_of(at)
-    data = ir.Scatter(variables, initial.body(variables), points, tuple(position_of(at)), body, mode)
-    layout = ir.Layout.contiguous(initial.device, initial.dtype, initial.size)
-    return current().add_buffer(layout, data)
+    body, start = value_of(at, dtype), cast(initial, dtype).body(variables)
+    data = ir.Scatter(variables, start, points, tuple(position_of(at)), body, mode)
+    layout = ir.Layout.contiguous(initial.device, dtype, initial.size)
+    return cast(current().add_buffer(layout, data), initial.dtype)
 
 
-def in_accumulator(x, mode, build):
-    """Combining half numbers is done in float32 and rounded once."""
-    if x.dtype in ir.HALF and mode != "store":
-        return cast(build(cast(x, torch.float32), torch.float32), x.dtype)
-    return build(x, x.dtype)
+def elements_of(source):
+    """What `scattered` takes: at each point the source's element, or the one number that it is."""
+
+    def value_of(at, dtype):
+        number = not isinstance(source, TensorValue)
+        return ir.constant(source, dtype) if number else ir.op("cast", source.load(at), dtype=dtype)
+
+    return value_of
 
 
 def scatter_along(x, dim, indices, source, mode):
@@ -45,14 +52,7 @@ def scatter_along(x, dim, indices, source, mode):
     def position_of(at):
         return replaced(at, dim, ir.indirect(indices.load(at), x.size[dim], False))
 
-    def build(initial, dtype):
-        def body_of(at):
-            value = source.load(at) if isinstance(source, TensorValue) else ir.constant(source, dtype)
-            return ir.op("cast", value, dtype=dtype)
-
-        return scatter_buffer(initial, indices.size, position_of, body_of, mode)
-
-    return in_accumulator(x, mode, build)
+    return scattered(x, indices.size, position_of, elements_of(source), mode)
 
 
 register_lowering(aten.scatter.src, aten.scatter.value)(functools.partial(scatter_along, mode="store"))
@@ -74,17 +74,13 @@ def put(x, indices, values, accumulate, check=True, condition=None):
     if not integer_indices(indices, x) or x.dtype == torch.bool and accumulate or 0 in x.size:
         return NotImplemented
     places = Places(x.size, indices, check)
-    values = broadcast(values, places.size)
-    mode = "add" if accumulate else "store"
+    element = elements_of(broadcast(values, places.size))
 
-    def build(initial, dtype):
-        def body_of(at):
-            value = ir.op("cast", values.load(at), dtype=dtype)
-            return value if condition is None else ir.op("where", condition.load(at), value, ir.constant(0, dtype))
+    def value_of(at, dtype):
+        value = element(at, dtype)
+        return value if condition is None else ir.op("where", condition.load(at), value, ir.constant(0, dtype))
 
-        return scatter_buffer(initial, places.size, places.source, body_of, mode)
-
-    return in_accumulator(x, mode, build)
+    return scattered(x, places.size, places.source, value_of, "add" if accumulate else "store")
 
 
 @register_lowering(aten.index_put)
@@ -125,23 +121,11 @@ def _clamped(indices, n):
 
 
 @register_lowering(aten.index_add)
-def index_add(x, dim, indices, source, alpha=1):
-    if x.ndim == 0 or x.dtype == torch.bool or 0 in x.size:
+def index_add(x, dim, indices, source, alpha=1, mode="add"):
+    if x.ndim == 0 or x.dtype == torch.bool and mode == "add" or 0 in x.size:
         return NotImplemented
     dim = canonical_dim(x, dim)
     indices = view(indices, [1]) if indices.ndim == 0 else indices
-    return _index_along(x, dim, indices, source, alpha, "add")
-
-
-@register_lowering(aten.index_copy)
-def index_copy(x, dim, indices, source):
-    if x.ndim == 0 or 0 in x.size:
-        return NotImplemented
-    indices = view(indices, [1]) if indices.ndim == 0 else indices
-    return _index_along(x, canonical_dim(x, dim), indices, source, 1, "store")
-
-
-def _index_along(x, dim, indices, source, alpha, mode):
     size = replaced(x.size, dim, indices.size[0])
     if source.size != size:  # eager raises, or takes one element for the only row
         return NotImplemented
@@ -149,14 +133,14 @@ def _index_along(x, dim, indices, source, alpha, mode):
     def position_of(at):
         return replaced(at, dim, ir.indirect(indices.load((at[dim],)), x.size[dim], False))
 
-    def build(initial, dtype):
-        def body_of(at):
-            value = ir.op("cast", source.load(at), dtype=dtype)
-            return value if alpha == 1 else ir.op("mul", value, ir.constant(alpha, dtype))
+    def value_of(at, dtype):
+        value = ir.op("cast", source.load(at), dtype=dtype)
+        return value if alpha == 1 else ir.op("mul", value, ir.constant(alpha, dtype))
 
-        return scatter_buffer(initial, size, position_of, body_of, mode)
+    return scattered(x, size, position_of, value_of, mode)
 
-    return in_accumulator(x, mode, build)
+
+register_lowering(aten.index_copy)(functools.partial(index_add, mode="store"))
 
 
 @register_lowering(aten.embedding_dense_backward)
@@ -164,21 +148,17 @@ def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad
     """Each row of grad is added to the row of the weight that it came from; the padding row gets nothing."""
     if scale_grad_by_freq:
         return NotImplemented
-    zero = filled(0)
     rows = broadcast(view(indices, [*indices.size, 1]), grad.size)
 
     def position_of(at):
         return (ir.indirect(indices.load(at[:-1]), num_weights, False), at[-1])
 
-    def build(initial, dtype):
-        def body_of(at):
-            value = ir.op("cast", grad.load(at), dtype=dtype)
-            if padding_idx < 0:
-                return value
-            row = rows.load(at)
-            keep = ir.op("ne", row, ir.constant(padding_idx, row.dtype))
-            return ir.op("where", keep, value, ir.constant(0, dtype))
+    def value_of(at, dtype):
+        value = ir.op("cast", grad.load(at), dtype=dtype)
+        if padding_idx < 0:
+            return value
+        row = rows.load(at)
+        keep = ir.op("ne", row, ir.constant(padding_idx, row.dtype))
+        return ir.op("where", keep, value, ir.constant(0, dtype))
 
-        return scatter_buffer(initial, grad.size, position_of, body_of, "add")
-
-    return in_accumulator(zero, "add", build)
+    return scattered(filled(0), grad.size, position_of, value_of, "add")

@@ -6,12 +6,14 @@ writes into a view (`slice_scatter`) are here too: they choose by position which
 Mirrors the `View` classes of `torch/_inductor/ir.py`.  Taught in chapter 09.
 """
 
+import functools
+
 import torch
 
 from .. import ir
 from ..graph import TensorValue, current, size_of
 from ..indexing import delinearize, flatten, from_data, hint, index
-from .common import aten, broadcast, canonical_dims, cast, fake, promote, register_lowering
+from .common import aten, broadcast, called, canonical_dims, cast, fake, promote, register_lowering
 from .pointwise import copy_of
 from .slices import may_count_from_the_end, replaced, slice_bounds
 
@@ -79,19 +81,6 @@ def permute(x, dims):
     return x.view([x.size[d] for d in dims], lambda position: tuple(position[k] for k in inverse))
 
 
-@register_lowering(aten.transpose.int)
-def transpose(x, dim0, dim1):
-    dims = list(range(x.ndim))
-    if x.ndim:
-        dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
-    return permute(x, dims)
-
-
-@register_lowering(aten.t, aten.numpy_T)
-def t(x):
-    return permute(x, list(reversed(range(x.ndim))))
-
-
 @register_lowering(aten.squeeze)
 def squeeze(x, dims=None):
     dims = canonical_dims(x, dims) if dims != [] else []
@@ -118,11 +107,9 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
     count = size_of(fake().shape[-1])
 
     def reindex(position):
-        result = [None] * x.ndim
-        for d, i in zip(kept, position[:-1], strict=True):
-            result[d] = i
-        result[dim1], result[dim2] = position[-1] + max(-offset, 0), position[-1] + max(offset, 0)
-        return tuple(result)
+        result = dict(zip(kept, position[:-1], strict=True))
+        result |= {dim1: position[-1] + max(-offset, 0), dim2: position[-1] + max(offset, 0)}
+        return tuple(result[d] for d in range(x.ndim))
 
     return x.view((*(x.size[d] for d in kept), count), reindex)
 
@@ -182,11 +169,8 @@ def repeat(x, repeats):
 def physical_position(address, layout):
     """The position in a dense buffer of the element at an address (a number of elements from its start)."""
     order = sorted(range(len(layout.size)), key=lambda d: (layout.stride[d], layout.size[d]), reverse=True)
-    digits = delinearize(address, tuple(layout.size[d] for d in order))
-    position = [None] * len(order)
-    for d, digit in zip(order, digits, strict=True):
-        position[d] = digit
-    return tuple(position)
+    digits = dict(zip(order, delinearize(address, tuple(layout.size[d] for d in order)), strict=True))
+    return tuple(digits[d] for d in range(len(order)))
 
 
 def is_dense(layout):
@@ -198,21 +182,13 @@ def is_dense(layout):
     return True
 
 
-def storage_of(x):
-    """(value that covers a whole storage, its layout) of the buffer that x views, or None where that is not dense."""
-    x = x.realize()
-    layout = current().layout(x.base)
-    return (current().value_of(x.base), layout) if is_dense(layout) and layout.offset == 0 else None
-
-
 @register_lowering(aten.as_strided)
 def as_strided(x, size, stride, offset=None):
     """Element `sum(i * stride) + offset` of the storage; inputs are passed from their first element on."""
-    storage = storage_of(x)
-    strided = x.realize().strided()
-    if storage is None or strided is None:
+    x = x.realize()
+    strided, layout = x.strided(), current().layouts[x.base]
+    if strided is None or not is_dense(layout) or layout.offset != 0:
         return NotImplemented
-    whole, layout = storage
     source = current().node.args[0].meta["val"]
     base_offset = source.storage_offset() - strided.layout.offset  # where the buffer starts in eager's storage
     start = strided.layout.offset if offset is None else offset - base_offset
@@ -225,7 +201,7 @@ def as_strided(x, size, stride, offset=None):
             return tuple(index(0) for _ in layout.size)
         return physical_position(address, layout)
 
-    return whole.view(tuple(size), reindex)
+    return current().value_of(x.base).view(tuple(size), reindex)
 
 
 # --- joins and functional writes --------------------------------------------------------------------
@@ -241,16 +217,11 @@ def in_range(i, start, end, size):
     return parts
 
 
-def all_of(conditions):
-    result = None
-    for condition in conditions:
-        result = condition if result is None else ir.op("logical_and", result, condition)
-    return result
-
-
 def masked(conditions, body, other):
-    condition = all_of(conditions)
-    return body if condition is None else ir.Masked(condition, body, other)
+    """`body` where all conditions hold, else `other`."""
+    if not conditions:
+        return body
+    return ir.Masked(functools.reduce(functools.partial(ir.op, "logical_and"), conditions), body, other)
 
 
 MAX_CAT = 8  # more operands than this: one ATen call copies them faster than a loop that asks which one it is in
@@ -369,7 +340,7 @@ def diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):
 
 @register_lowering(aten.tril, aten.triu)
 def triangle(x, diagonal=0):
-    lower = current().node.target.overloadpacket is aten.tril
+    lower = called() == "tril"
 
     def inner(position):
         i, j = position[-2:]
