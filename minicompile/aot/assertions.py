@@ -14,6 +14,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from ..errors import Unsupported
+from .nodes import computed
 
 aten = torch.ops.aten
 NUMBERS = (torch.SymInt, torch.SymFloat)
@@ -60,11 +61,6 @@ class Places:
         """The number, as a proxy that adds to the graph."""
         node, operator, *arguments = self.of[symbol]
         return fx.Proxy(node if operator is None else self.graph.call_function(operator, (node, *arguments)))
-
-
-def computed(node):
-    """What a new node computes of the values of others."""
-    return node.target(*fx.map_arg(node.args, lambda n: n.meta["val"]))
 
 
 def insert(graph, env, known):

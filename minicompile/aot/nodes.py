@@ -103,6 +103,11 @@ def drop_dead_code(graph):
             graph.erase_node(node)
 
 
+def computed(node):
+    """What a new node computes of the values of others."""
+    return node.target(*fx.map_arg(node.args, lambda n: n.meta["val"]))
+
+
 def replace(graph, node, source):
     node.replace_all_uses_with(source)
     graph.erase_node(node)

@@ -14,6 +14,7 @@ from . import rules
 from .nodes import (
     base_of,
     can_be_one,
+    computed,
     drop_dead_code,
     escaping,
     has_effect,
@@ -75,7 +76,7 @@ def remove_copies_of_copies(graph, escape):
         if copies_in_rows(source) and len(source.users) == 1 and not rules.is_users(graph, source.args[0]):
             replace(graph, source, source.args[0])
             for view in reversed(views):
-                view.meta["val"] = view.target(*fx.map_arg(view.args, lambda n: n.meta["val"]))
+                view.meta["val"] = computed(view)
 
 
 def remove_casts_there_and_back(graph, escape):

@@ -12,7 +12,7 @@ import operator
 import torch
 from torch import fx
 
-from .nodes import base_of, can_be_one, hinted, is_view, replace, same_tensor, tensor_type
+from .nodes import base_of, can_be_one, computed, hinted, is_view, replace, same_tensor, tensor_type
 
 aten = torch.ops.aten
 CREATE = {  # operators whose result is one number throughout -> where that number stands
@@ -370,5 +370,5 @@ def accumulated(graph, products):
 
 def new_node(graph, target, args, like):
     node = graph.call_function(target, args)
-    node.meta = {**like.meta, "val": target(*fx.map_arg(args, lambda n: n.meta["val"]))}
+    node.meta = {**like.meta, "val": computed(node)}
     return node

@@ -57,7 +57,7 @@ class Sharing:
         """Put views of the memories in the place of the inputs, in both lists; `leaves` are what has gradients."""
         place = len(leaves) - len(self.memories)
         for group in self.groups:
-            roots = self.roots(group, leaves, primals[place], place, aliases)
+            roots = self.roots(group, leaves, primals[place], place)
             for m in group.members:
                 # a view that was made under no_grad remembers that
                 with torch.set_grad_enabled(m.needs_grad or not group.families[m.family].needs_grad):
@@ -66,7 +66,7 @@ class Sharing:
                 aliases.add(m.index, primals[m.index], roots[m.family], counter)
             place += group.memories
 
-    def roots(self, group, leaves, memory, place, aliases):
+    def roots(self, group, leaves, memory, place):
         """For each family what its members are views of: one memory, other version counters, other gradients."""
         found, counters = {}, {}
         for k, family in sorted(enumerate(group.families), key=lambda pair: pair[1].memory != 0):

@@ -12,7 +12,6 @@ chapter 10.
 
 import math
 import tempfile
-import time
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -21,7 +20,7 @@ import minicompile
 from minicompile import accuracy, config, record
 from minicompile.inductor.passes import extern_bytes
 
-from . import timing
+from . import first_calls, timing
 from .patterns import PATTERNS, Maker, nbytes
 from .suite import failure, full_precision, turns
 
@@ -59,11 +58,7 @@ def _first_calls(row, key, compiled, inputs, reset):
     for temperature in ("cold", "warm"):
         reset()
         function = compiled()
-        began = time.perf_counter()
-        function(*inputs)
-        if inputs[0].is_cuda:
-            torch.cuda.synchronize()
-        row[f"{key}_{temperature}_s"] = time.perf_counter() - began
+        row[f"{key}_{temperature}_s"] = first_calls.seconds(lambda: function(*inputs))  # noqa: B023 (called at once)
     return function
 
 

@@ -12,6 +12,7 @@ result) and `r0, r1, ...` (reduced away).
 """
 
 import dataclasses
+from math import prod as product
 from typing import Any
 
 import torch
@@ -44,13 +45,6 @@ from .expr import (  # noqa: F401
 )
 from .indexing import Var, flatten, index
 from .ops import REDUCTIONS
-
-
-def product(size):
-    result = 1
-    for n in size:
-        result = result * n
-    return result
 
 
 def quotient(number, divisor):

@@ -29,13 +29,12 @@ KIND_COLOURS = {
 }
 
 
-def draw_graph(gm, colour=None, title=""):
-    """A Picture of an FX graph, top to bottom.  colour(node) -> fill colour or None, for pictures with two halves."""
-    lines = _dot_lines(gm.graph, colour or (lambda node: None))
+def draw_graph(gm, title=""):
+    """A Picture of an FX graph, top to bottom."""
     text = gm.print_readable(print_output=False).strip() if hasattr(gm, "print_readable") else str(gm.graph)
     operations = sum(node.op.startswith("call") for node in gm.graph.nodes)
     look = "rankdir=TB; nodesep=0.25; ranksep=0.3; fontsize=14"
-    return render(lines, text, f"{title or 'FX graph'}: {operations} operations", title, look)
+    return render(_dot_lines(gm.graph), text, f"{title or 'FX graph'}: {operations} operations", title, look)
 
 
 def target_name(target):
@@ -51,7 +50,7 @@ def describe(value):
     return ""
 
 
-def _dot_lines(graph, colour):
+def _dot_lines(graph):
     yield 'node [shape=box, style="rounded,filled", fontname="DejaVu Sans", fontsize=12, height=0.3];'
     yield f'node [color="{style.MUTED}"];'
     yield f'edge [color="{style.MUTED}", arrowsize=0.6];'
@@ -61,7 +60,7 @@ def _dot_lines(graph, colour):
         head = "output" if node.op == "output" else node.name if node.op == "placeholder" else target_name(node.target)
         facts = describe(value)
         rows = f"<B>{escape(head)}</B>" + (f'<BR/><FONT POINT-SIZE="10">{facts}</FONT>' if facts else "")
-        yield f'{name} [label=<{rows}>, fillcolor="{colour(node) or KIND_COLOURS[node.op]}"];'
+        yield f'{name} [label=<{rows}>, fillcolor="{KIND_COLOURS[node.op]}"];'
         for source in node.all_input_nodes:
             yield f"{ids[source]} -> {name};"
 

@@ -159,7 +159,7 @@ def record_launches():
 # --- the picture --------------------------------------------------------------------------------------------
 
 
-def lanes_on(tensor, width, access):
+def lanes_on(width, access):
     """(row, column) of each lane in the memory of a tensor, also of those that lie beyond its edge."""
     if access.places.ndim < 2:
         return np.divmod(access.places, width)
@@ -185,7 +185,7 @@ class Memory:
         self.rows, self.columns = -(-extent(tensor) // self.width), self.width
         self.cells, self.masked = {}, {}
         for access in launch.of(name):
-            rows, columns = lanes_on(tensor, self.width, access)
+            rows, columns = lanes_on(self.width, access)
             for used, cells in ((True, self.cells), (False, self.masked)):
                 chosen = access.used == used
                 cells.update(dict.fromkeys(zip(rows[chosen].tolist(), columns[chosen].tolist()), access.program))

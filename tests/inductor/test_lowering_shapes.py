@@ -11,6 +11,7 @@ from op_sweep import functional_graph, tensors
 import minicompile
 from minicompile import config, inductor, record
 
+aten = torch.ops.aten
 VIEWS = {
     "view": lambda x: x.view(4, 15, 2),
     "merge": lambda x: x.view(2, 60),
@@ -310,6 +311,36 @@ def test_windows_backward(name):
         return torch.autograd.grad((out * weight).sum(), x)[0]
 
     check({name: gradient}, torch.randn(2, 3, 8, 6).round(decimals=1).requires_grad_())
+
+
+PLACES, MASK = torch.tensor([3, -1, 0, 2]), torch.tensor([True, False, True, True])
+SELDOM = {  # operators that mostly come from rules for other operators
+    "index_copy": lambda x: x.index_copy(0, torch.tensor([2, 0]), x[:2] * 2),
+    "index_copy at a number": lambda x: x.index_copy(0, torch.tensor(1), x[:1] * 2),
+    "embedding backward": lambda x: aten.embedding_dense_backward(x, PLACES.abs(), 5, 1, False),
+    "embedding backward, all rows": lambda x: aten.embedding_dense_backward(x, PLACES.abs(), 5, -1, False),
+    "masked index": lambda x: aten._unsafe_masked_index(x, MASK[:, None], [PLACES], 7.0),
+    "masked put": lambda x: aten._unsafe_masked_index_put_accumulate(x, MASK[:, None], [PLACES], x * 2),
+    "nearest backward": lambda x: aten.upsample_nearest2d_backward(x.view(1, 1, 4, 6), [4, 6], [1, 1, 2, 3]),
+    "nearest backward, odd": lambda x: aten.upsample_nearest2d_backward(x.view(1, 1, 4, 6), [4, 6], [1, 1, 3, 4]),
+    "adaptive backward": lambda x: aten._adaptive_avg_pool2d_backward(x.view(1, 1, 4, 6), x.new_zeros(1, 1, 8, 6)),
+    "angle": torch.angle,
+    "copy": lambda x: aten.copy(x, x[:1] + 1),
+    "bits of halves": lambda x: x.view(torch.int16),
+    "roll twice": lambda x: x.roll((1, 2), (0, 0)),
+    "as_strided of rows": lambda x: x[:, ::2].as_strided((2, 3), (6, 2), 1),
+    "scatter a number": lambda x: x.scatter(0, PLACES.abs()[None, :], 0.1, reduce="multiply"),
+    "where of numbers": lambda x: torch.where(x > 0, 2.5, 1.0),
+    "where and a number": lambda x: torch.where(x > 0, x, 1),
+    "masked_fill by a tensor": lambda x: x.masked_fill(x > 0, x.new_tensor(2.5)),
+    "clamp by a column": lambda x: x.clamp(x[:, :1] - 1, x[:, :1]),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_comes_seldom(dtype, backend):
+    check(SELDOM, torch.randn(4, 6).to(dtype), backend=backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
