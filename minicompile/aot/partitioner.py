@@ -285,12 +285,9 @@ def in_forward(nodes, once):
         sizes = [size_in_bytes(i) if i in place and config.partition_recompute else 0 for i in inputs]
         if node.op != "output" and not node.meta["backward"]:
             place[node] = (len(place), 0)
-        elif (
-            all(sizes)
-            and once.isdisjoint(map(base_of, inputs))
-            and recompute_cost(node) is not None
-            and size_in_bytes(node) <= max(sizes, default=-1)
-        ):
+        elif not all(sizes) or size_in_bytes(node) > max(sizes, default=-1):
+            continue
+        elif once.isdisjoint(map(base_of, inputs)) and recompute_cost(node) is not None:
             place[node] = (max(place[i] for i in inputs)[0], len(place))
     return sorted(place, key=place.get)
 

@@ -136,12 +136,8 @@ def _fill(row, entry, mode, settings, seed):
                 compiled = accuracy.check_training(model, loss, args, kwargs, compiler)
         row["correct"] = "yes" if settings.check else None
         row["torch_graphs"] = torch_graphs(entry, mode, settings)
-        if (
-            settings.timed
-            and settings.check
-            and settings.device == "cuda"
-            and draws(step(model, args, kwargs, loss, mode))
-        ):
+        drawn_by_eager = settings.timed and settings.check and settings.device == "cuda"
+        if drawn_by_eager and draws(step(model, args, kwargs, loss, mode)):
             minicompile.reset()  # what is timed draws in its kernels
             compiled = minicompile.compile(copy.deepcopy(model), backend=settings.backend, mode=settings.compile_mode)
         if settings.timed:

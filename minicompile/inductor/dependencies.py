@@ -69,13 +69,9 @@ class Addresses:
 
 def node_indices(node, addresses):
     """Every index that the loops of a node evaluate: addresses, and numbers made from loop variables."""
-    found = [node.store]
-    for sub in ir.walk(node.body):
-        if isinstance(sub, Load):
-            found.append(addresses.of(sub))
-        elif isinstance(sub, IndexExpr):
-            found.append(sub.index)
-    return list(dict.fromkeys(found))
+    parts = [e for e in ir.walk(node.body) if isinstance(e, (Load, IndexExpr))]
+    found = (addresses.of(e) if isinstance(e, Load) else e.index for e in parts)
+    return list(dict.fromkeys([node.store, *found]))
 
 
 def make_node(buffer, addresses):

@@ -157,15 +157,10 @@ def film_data(strip):
                     "frame": len(frames) - 1,
                     "code": number(codes, step.code),
                     "shown": number(codes, step.shown or step.code),
-                    "index": step.index,
-                    "line": step.line,
-                    "text": step.text,
-                    "depth": step.depth,
                     "path": " > ".join(path),
                     "stack": [number(values, value) for value in step.stack],
                     "locals": [[name, number(values, value)] for name, value in step.locals.items()],
-                    "effects": step.effects,
-                    "note": step.note,
+                    **{name: getattr(step, name) for name in ("index", "line", "text", "depth", "effects", "note")},
                 }
             )
     kept = steps[:MOST_STEPS]

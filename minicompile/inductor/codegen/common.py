@@ -69,6 +69,19 @@ class ExprWriter:
     def local_load(self, expr):
         """A load of a buffer of this kernel that is not forwarded: another way to its value, or None to load it."""
 
+    def sharing(self, reads, writes, storage):
+        """(buffers that share memory, those of them that are written, the parameter that they have together).
+
+        storage: name -> whose memory it is in.
+        """
+        members, kinds = {}, []
+        for name in dict.fromkeys((*reads, *writes)):
+            members.setdefault(storage.get(name, name), []).append(name)
+        for names in members.values():
+            written = [name for name in names if name in writes]
+            kinds.append("io" if written and len(names) > 1 else "out" if written else "in")
+            yield names, written, f"{kinds[-1]}{kinds.count(kinds[-1]) - 1}"
+
     # --- scopes ---
 
     def push(self, *variables):

@@ -89,16 +89,10 @@ class CppWriter(ExprWriter):
     def bind(self, reads, writes, storage):
         """Give every buffer a parameter; buffers that share memory share it."""
         self.params, self.names, self.declared, self.types = [], {}, [], []
-        by_storage = {}
-        for name in dict.fromkeys((*reads, *writes)):
-            by_storage.setdefault(storage.get(name, name), []).append(name)
-        for members in by_storage.values():
-            written = [n for n in members if n in writes]
-            prefix = "io" if written and len(members) > 1 else "out" if written else "in"
-            param = f"{prefix}{sum(p.startswith(prefix) for p in self.names.values())}"
+        for members, written, param in self.sharing(reads, writes, storage):
             self.params.append(written[0] if written else members[0])
             ctype = stored_type(self.layouts[members[0]].dtype)
-            restrict = "" if prefix == "io" else " __restrict"
+            restrict = "" if param.startswith("io") else " __restrict"
             self.types.append(f"{'' if written else 'const '}{ctype}*")
             self.declared.append(f"{self.types[-1]}{restrict} {param}")
             self.names.update(dict.fromkeys(members, param))

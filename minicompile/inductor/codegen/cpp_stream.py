@@ -60,13 +60,8 @@ class StreamedStores(LoopWriter):
 
     def streamed(self, nodes, var):
         """The nodes whose results go past the caches: large, side by side along the loop, and not read here again."""
-        if (
-            not ABLE
-            or self.group.kind != "loops"
-            or not isinstance(var.size, int)
-            or var.size < SHORT
-            or not self.waits()
-        ):
+        long = isinstance(var.size, int) and var.size >= SHORT
+        if not (ABLE and self.group.kind == "loops" and long and self.waits()):
             return []
         again = {(load.buffer, self.level[n.name]) for n in self.nodes for load in ir.loads(n.body)}
 

@@ -115,9 +115,10 @@ class LoopKernel(SharedReductions, LoopedReductions):
         return self.finish("\n\n\n".join([*texts, f"def @NAME@({sizes}):\n{body}"]), writer)
 
     def in_turn(self, functions, words=(), bodies=None, parts=()):
-        """A Python function that calls kernels one after the other, by suffix (text, writer).
+        """A Python function that calls kernels one after the other.
 
-        parts: (name, size, dtype) of what the first hands on to the second, behind the other parameters of both.
+        functions: suffix -> (text, writer) of a kernel.  parts: (name, size, dtype) of what the first hands on to the
+        second, behind the other parameters of both.
         """
         params = list(dict.fromkeys(p for _, writer in functions.values() for p in writer.params))
         names, types = {name: f"a{k}" for k, name in enumerate(params)}, {}

@@ -108,23 +108,13 @@ class TritonWriter(ExprWriter):
         self.reach = {}  # symbolic numbers that indices stay below: which type they need is seen at the launch
 
     def bind(self, reads, writes, shared):
-        """Give every buffer a parameter; buffers that share memory share it.  shared: name -> whose memory it is in."""
-        members = {}
-        for name in dict.fromkeys((*reads, *writes)):
-            members.setdefault(shared.get(name, name), []).append(name)
-        kinds = []
-        for names in members.values():
-            written = any(n in writes for n in names)
-            kind = "io" if written and len(names) > 1 else "out" if written else "in"
-            self.param(names, f"{kind}{kinds.count(kind)}")
-            kinds.append(kind)
-
-    def param(self, names, text):
-        layout = self.layouts[names[0]]
-        self.params.append(names[0])
-        self.types.append((text, pointer(layout.dtype)))
-        self.names.update(dict.fromkeys(names, text))
-        self.reaches(layout.address(tuple(n - 1 for n in layout.size)).constant + 1)
+        """Give every buffer a parameter; buffers that share memory share it."""
+        for names, _, param in self.sharing(reads, writes, shared):
+            layout = self.layouts[names[0]]
+            self.params.append(names[0])
+            self.types.append((param, pointer(layout.dtype)))
+            self.names.update(dict.fromkeys(names, param))
+            self.reaches(layout.address(tuple(n - 1 for n in layout.size)).constant + 1)
 
     def reaches(self, extent):
         """Indices go up to here."""

@@ -18,6 +18,7 @@ def filled(value, like=None):
 
 
 def made(inner, like):
+    """What a function of positions computes, in the shape, dtype and device of a fake value."""
     return TensorValue(like.device, like.dtype, tuple(map(size_of, like.shape)), inner)
 
 
