@@ -243,8 +243,8 @@ def walk(root):
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            loaded = [a.expr for value in indices(node) for a in value.atoms() if type(a) is Indirect]
-            stack.extend((a, False) for a in reversed((*node.args, *loaded)))
+            loaded = (a.expr for value in indices(node) for a in value.atoms() if type(a) is Indirect)
+            stack.extend((a, False) for a in reversed(node.args or tuple(loaded)))
     root._walk = tuple(order)
     return root._walk
 

@@ -21,8 +21,7 @@ WITHOUT = {
         bitwise_not bitwise_or bitwise_right_shift bitwise_xor eq ge gt isinf isnan le logical_and
         logical_not logical_or logical_xor lt ne nextafter signbit""",
     "other operators, or nothing, by the time that aot is done": """_reshape_alias _unsafe_view addmv alias alias_copy
-        contiguous convert_element_type detach dot mv numpy_T reshape t
-        transpose true_divide vdot""",
+        contiguous convert_element_type detach dot mv reshape true_divide vdot""",
     "other operators where a gradient is wanted": """upsample_nearest1d upsample_nearest2d upsample_nearest3d
         upsample_nearest2d_backward _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""",
     "half or integers only, or of other devices": """_addmm_activation _grouped_mm _int_mm _scaled_mm
