@@ -11,8 +11,9 @@ from html import escape
 
 from torch import fx
 
+from ..aot.keeping import Sources
 from ..aot.nodes import is_view, needed_for, size_in_bytes
-from ..aot.partitioner import Split
+from ..aot.partitioner import Cut
 from . import style
 from .graphs import describe, render, target_name
 
@@ -159,7 +160,15 @@ def draw_split(graph, title="Forward and backward"):
 # --- the cut ----------------------------------------------------------------------------------------
 def cut_of(graph):
     """The partitioner's network for the joint graph of `graph`."""
-    return Split(graph).cut()
+    nodes = operations(graph.joint)
+    outputs = graph.joint.graph.output_node().args[0]
+    forward = [n for n in nodes if side(n) == "forward"]
+    primals = [n for n in forward if n.op == "placeholder"]
+    crossing = {*crossing_values(graph.joint), *(n for n in outputs[graph.result_count :] if side(n) == "forward")}
+    tangents = [n for n in nodes if n.op == "placeholder" and n not in primals]
+    sources = Sources(graph, primals, outputs[: graph.result_count], tangents)
+    mutated = {primals[m.index] for m in graph.mutations} | sources.hidden
+    return Cut(forward, crossing, outputs[: graph.result_count], mutated, sources)
 
 
 def prices(cut, node):
