@@ -15,7 +15,7 @@ import traceback
 import torch
 
 from .. import config, record
-from . import _eval_frame
+from . import _eval_frame, lifetimes
 from .bytecode import CallArguments, ExceptionHandler, Instruction
 from .bytecode_analysis import copy_instructions, placed_at, prologue_length, reachable, stack_effect
 from .codegen import PyCodegen
@@ -195,7 +195,9 @@ def names_kept(tx, number=None):
 def is_mortal(tracker):
     if isinstance(tracker, GeneratorVariable):
         return not tracker.finished
-    return isinstance(tracker, LazyVariable) and tracker.source is not None and may_be_missed(tracker.value)
+    if isinstance(tracker, LazyVariable):
+        return tracker.source is not None and may_be_missed(tracker.value)
+    return tracker.source is None and any(map(lifetimes.is_mortal, tracker.children()))
 
 
 def _tail(tx, frame, is_caller):

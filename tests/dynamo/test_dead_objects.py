@@ -2,6 +2,7 @@
 
 import contextlib
 
+import pytest
 import torch
 
 import minicompile
@@ -44,3 +45,37 @@ def test_what_only_a_dead_object_of_the_program_held_dies_with_it():
         compiled = minicompile.compile(program, backend="eager")
         expected = program(torch.ones(1), [])[1]
         assert compiled(torch.ones(1), [])[1] == compiled(torch.ones(1), [])[1] == expected, program
+
+
+class Noted:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("died")
+
+
+def a_row(x, log):
+    for row in zip([Noted(log)], [1]):  # noqa: B007 (it holds the object until the end)
+        print(end="")
+        log.append("round")
+    print(end="")
+    log.append("end")
+    return x + 1
+
+
+def a_table(x, log):
+    table = {"first": next(iter([Noted(log)]))}  # noqa: F841
+    print(end="")
+    log.append("end")
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [a_row, a_table])
+def test_what_a_new_container_holds_lives_as_long_as_the_container(program):
+    expected, found = [], []
+    program(torch.ones(1), expected)
+    compiled = minicompile.compile(program, backend="eager")
+    for _ in range(2):
+        compiled(torch.ones(1), found)
+    assert found == expected * 2 and expected[-2:] == ["end", "died"]
