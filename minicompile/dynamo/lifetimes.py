@@ -49,7 +49,7 @@ def parts_of(value):
         return itertools.chain(value, value.values()) if issubclass(cls, dict) else value
     if issubclass(cls, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
-        return [*cells, value.__defaults__, value.__kwdefaults__, held_by(value)]
+        return [*cells, value.__defaults__, value.__kwdefaults__]
     if issubclass(cls, SHARED):
         return ()
     return held_by(value) if can_change(cls) else gc.get_referents(value)
