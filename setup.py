@@ -29,7 +29,7 @@ def torch_folder():
 
 
 torch = torch_folder()
-COMMON = ["-O3", "-g", "-Wall"]
+COMMON = ["-O3", "-g0", "-Wall"]  # what a debugger reads of PyTorch's headers takes longer than compiling them
 
 
 def reads_tensors(name, folder, headers):
