@@ -122,6 +122,25 @@ class InferenceMode:
             set_inference_mode(self.before)
 
 
+def copied(tensor, memo):
+    """`Tensor.__deepcopy__` of one that is nothing else than its elements."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = tensor.clone(memory_format=torch.preserve_format)
+    return memo[id(tensor)]
+
+
+def is_alone(tensor):
+    """Whether a tensor has its memory for itself, and nothing beside it: then its deep copy is a clone."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return False
+    if tensor.requires_grad or tensor.grad is not None or tensor.__dict__:
+        return False
+    storage = tensor.untyped_storage()
+    is_dense = torch.empty_like(tensor, device="meta").stride() == tensor.stride()
+    owners = torch._C._storage_Use_Count(storage._cdata)  # the tensor, and `storage`
+    return is_dense and storage.nbytes() == tensor.nbytes and owners == 2
+
+
 POLYFILLS = {
     torch._C._InferenceMode: InferenceMode,
     torch.autograd.profiler.record_function: NullContext,

@@ -21,6 +21,8 @@ from torch.torch_version import TorchVersion
 
 from ..builder import guarded, wraps, wraps_if
 from ..polyfills import text
+from ..skip_files import attributes_of
+from ..source import CallSource
 from .base import ACTS, ObservedException, ValueVariable, VariableTracker, complain, stand_in, type_name, unsupported
 from .called_back import calls_back
 from .descriptors import C_METHODS, class_lookup, descriptor_get, is_data_descriptor, type_lookup
@@ -43,6 +45,7 @@ class BuiltinObject(VariableTracker):
     """A value of a class written in C.  `cls` is that class."""
 
     cls = object
+    had = None  # of an existing OrderedDict: its attributes
 
     def var_getattr(self, tx, name):
         if name == "__class__":
@@ -82,8 +85,10 @@ class BuiltinObject(VariableTracker):
     def method___getstate__(self, tx):
         cls = self.python_type()
         if type_lookup(cls, "__dict__") is not None:
-            if self.source is not None or tx.side_effects.pending_attributes(self):
+            if self.had or tx.side_effects.pending_attributes(self) or self.source is not None and self.had is None:
                 unsupported("object copy", f"{self}, which may have attributes")
+            if self.source is not None:
+                tx.guard("keys", CallSource(self.source, attributes_of), [])
         return NONE
 
     def empty(self):

@@ -12,6 +12,7 @@ import collections
 import operator
 
 from ..builder import wraps
+from ..skip_files import attributes_of
 from ..source import AttrSource
 from .base import complain, refuse_arguments, unsupported
 from .constant import NONE, TRUE, BuiltinObject, ConstantVariable, boolean
@@ -140,7 +141,9 @@ class DictVariable(BuiltinObject):
         if pending is not None and pending is not tx.side_effects.DELETED:
             return pending
         if self.cls is collections.OrderedDict and self.source is not None and type_lookup(self.cls, name) is None:
-            unsupported("builtin on an unknown value", f"`{name}` of an OrderedDict")
+            if name in self.had:
+                return tx.output.lazy(self.had[name], AttrSource(self.source, name))
+            tx.guard("lacks_attribute", self.source, name)
         return super().var_getattr(tx, name)
 
     def var_setattr(self, tx, name, value):
@@ -388,6 +391,7 @@ def wrap_dict(output, value, source):
     if isinstance(value, collections.defaultdict):
         factory = output.lazy(value.default_factory, AttrSource(source, "default_factory") if source else None)
     tracker = DictVariable(items, source, type(value), factory)
+    tracker.had = attributes_of(value)
     if any(type(key) not in SPELLED for key, _ in pairs):
         tracker.look(output)
     return tracker

@@ -96,5 +96,4 @@ BREAKING_METHODS = {  # of a tensor: name -> kind of the break
     **dict.fromkeys(("storage", "untyped_storage", "set_", "resize_", "share_memory_"), "tensor storage"),
     **dict.fromkeys(("_typed_storage", "storage_type"), "tensor storage"),
     "__dir__": "introspection",
-    "__deepcopy__": "object copy",
 }

@@ -220,6 +220,12 @@ class TensorVariable(VariableTracker):
             return reading(torch.tensor, copy=True)(tx, data, **given)
         return graph_call(tx, "new_tensor", [self, data], kwargs, op="call_method")
 
+    def method___deepcopy__(self, tx, memo):
+        if self.cls is torch.nn.Parameter:
+            return tx.inline(torch.nn.Parameter.__deepcopy__, [self, memo])
+        tensor_state.refuse_company(tx, self)
+        return tx.inline(tensors.copied, [self, memo])
+
     def method_as_subclass(self, tx, cls):
         from .tensor_subclasses import make_subclass
 

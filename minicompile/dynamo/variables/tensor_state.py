@@ -14,6 +14,7 @@ import operator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..polyfills.tensors import is_alone
 from ..source import AttrSource, CallSource
 from .base import unsupported
 from .constant import ConstantVariable
@@ -168,6 +169,13 @@ def answer_of_memory(tx, tensor, name, arguments):
         value = method(tx.output.input_value(tensor))
     tx.guard("equals", CallSource(tensor.source, method), value)
     return tx.build(value)
+
+
+def refuse_company(tx, tensor):
+    """Only of a tensor that nothing is shared with is a clone what `copy.deepcopy` makes."""
+    if tensor.source is None or tensor.cls is not torch.Tensor or not is_alone(tx.output.input_value(tensor)):
+        unsupported("object copy", f"the deep copy of {tensor}, which may share its memory with others")
+    tx.guard("equals", CallSource(tensor.source, is_alone), True)
 
 
 class TextVariable(VaryingVariable):
