@@ -58,7 +58,13 @@ def parts_of(value):
 def has_callback(value):
     """Whether a weak reference tells the program of the value's death.  Those to tensors are PyTorch's own."""
     references = () if issubclass(type(value), (torch.Tensor, type)) else weakref.getweakrefs(value)
-    return any(not isinstance(r, weakref.ref) or CALLBACK_OF(r) is not None for r in references)  # a proxy hides it
+    return any(not isinstance(r, weakref.ref) or is_heard(CALLBACK_OF(r)) for r in references)  # a proxy hides it
+
+
+def is_heard(callback):
+    """Not one of torch.compile's, which counts the modules that it met."""
+    of_torch_compile = type(callback) is types.FunctionType and callback.__module__ == "torch._dynamo.utils"
+    return callback is not None and not of_torch_compile
 
 
 def refuse_drop(value, name, following=None):

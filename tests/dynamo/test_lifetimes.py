@@ -417,3 +417,14 @@ sys.exit(0 if died else 5)
 def test_the_first_capture_of_a_process_keeps_no_frame():
     """It imports parts of PyTorch that keep the frame they are imported from in a cycle."""
     assert subprocess.run([sys.executable, "-c", FIRST]).returncode == 0
+
+
+def test_what_torch_compile_hears_is_none_of_the_programs():
+    from torch._dynamo.utils import ExactWeakKeyDictionary
+
+    known, layers = ExactWeakKeyDictionary(), [torch.nn.Linear(3, 3) for _ in range(2)]
+    for layer in layers:  # as torch.compile does with modules that it meets
+        known[layer] = 1
+    assert weakref.getweakrefs(layers[1])
+    compiled = minicompile.compile(lambda x: layers.pop()(x), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2, 3)).shape == (2, 3) and len(layers) == 1

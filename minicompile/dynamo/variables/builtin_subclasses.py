@@ -129,6 +129,14 @@ class BuiltinSubclassVariable(UserDefinedObjectVariable):
             return self.base(tx).var_getattr(tx, found.name)
         return super().c_attribute(tx, found)
 
+    def store_c_attribute(self, tx, found, *values):
+        """`self.__dict__ = self`, of one that has no attributes yet."""
+        is_own = found.name == "__dict__" and len(values) == 1 and values[0].realize() is self
+        if not is_own or self.base_type is collections.OrderedDict or self.dict_view or self.view().names(tx):
+            return super().store_c_attribute(tx, found, *values)
+        tx.side_effects.store_attr(self, "__dict__", self)
+        self.__class__ = OwnDictVariable
+
     def overrides(self, *names):
         """Whether a class written in Python defines one of these methods."""
         return any(can_change(found.owner) for found in (type_lookup(self.cls, name) for name in names) if found)
@@ -194,7 +202,7 @@ def is_own_dict(value):
 
 
 class OwnDictVariable(BuiltinSubclassVariable):
-    """An existing dict with `self.__dict__ = self`: its items are its attributes (`config.size`, `config["size"]`)."""
+    """A dict with `self.__dict__ = self`: its items are its attributes (`config.size`, `config["size"]`)."""
 
     def view(self):
         return self
@@ -279,5 +287,7 @@ def wrap_builtin_subclass(output, value, source):
     source = placed(value, source)
     if issubclass(cls, dict) and dict_reader(cls) is not None and is_own_dict(value):
         output.guard("equals", CallSource(source, is_own_dict), True)
+        if base_type is collections.OrderedDict:
+            unsupported("instance __dict__", f"what is set as an attribute of `{source.name}` goes past its order")
         return OwnDictVariable(cls, base_type, contents, value, source)
     return share_attributes(output, BuiltinSubclassVariable(cls, base_type, contents, value, source))
