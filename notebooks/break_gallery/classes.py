@@ -145,14 +145,16 @@ def by_identity(x):
 
 @example("object copy")
 def copied(x):
-    kept = copy.deepcopy(x)
-    return kept + x.mul_(2)
+    y = x * 2
+    kept = copy.deepcopy(y)
+    return kept + y.mul_(2)
 
 
 @mended(copied)
 def cloned(x):
-    kept = x.clone()
-    return kept + x.mul_(2)
+    y = x * 2
+    kept = y.clone()
+    return kept + y.mul_(2)
 
 
 @example("instance __dict__")

@@ -47,6 +47,8 @@ EXPRESSIONS = [
     lambda a, f: (np.broadcast_to(a[0], (2, 3)).sum(), np.expand_dims(a, 0), np.squeeze(a[None]), np.moveaxis(a, 0, 1)),
     lambda a, f: (np.fft.fft(f).real, np.conj(a + 1j * f), (a + 1j * f).imag),
     lambda a, f: (a.std(), a.var(axis=0, ddof=1), np.median(a), np.percentile(a, 50)),
+    lambda a, f: [np.array([1, 2, 3]) / 2, 2 / np.arange(1, 4), np.sqrt(np.arange(3)), np.exp(np.array([True, False]))],
+    lambda a, f: [np.array([1, 2], np.int8) / 2, np.sqrt(np.array([1, 2], np.int16)), np.array([1]) / np.array([True])],
 ]
 
 

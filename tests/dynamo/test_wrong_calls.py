@@ -42,6 +42,12 @@ types.MappingProxyType({}).__gt__([])
 group.subgroup(a=1)                  group.split()                     group.derive(1, 2)
 weakref.ref(Plain).__ne__(1, 2)      weakref.ref(Plain).__eq__()       itertools.chain([1]).__doc__(2)
 spread.__subclasshook__(1)(2)        itertools.count().__doc__[0](1)   spread.__init_subclass__(1)
+int.mro(1)                           type.mro(int, 1)                  str.__subclasses__(1)
+deque([1]).__delitem__("a")          deque([1]).__getitem__(None)      deque([1]).__setitem__("a", 1)
+itertools.chain().__setstate__(1)    itertools.chain().__setstate__(())
+itertools.cycle([]).__setstate__(1)  itertools.cycle([]).__setstate__((1,))
+itertools.chain().__setstate__((1,))  itertools.chain().__setstate__((1, 2, 3))
+itertools.cycle([]).__setstate__((1, 2))  itertools.cycle([]).__setstate__(([], "a"))
 """
 
 

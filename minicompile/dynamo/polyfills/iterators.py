@@ -104,9 +104,13 @@ class cycle(Iterator):
         return itertools.cycle, (self.first_round,), (self.saved[given:] + self.saved[:given], self.are_saved)
 
     def __setstate__(self, state):
-        if type(state) is not tuple or len(state) != 2 or type(state[0]) is not list or not isinstance(state[1], int):
-            raise TypeError("state is not a 2-tuple of a list and an int")
-        self.saved, self.index, self.are_saved = state[0], 0, bool(state[1])
+        if not isinstance(state, tuple):
+            raise TypeError("state is not a tuple")
+        if len(state) != 2:
+            raise TypeError(f"function takes exactly 2 arguments ({len(state)} given)")
+        if not isinstance(state[0], list):
+            raise TypeError(f"argument 1 must be list, not {type(state[0]).__name__}")
+        self.saved, self.index, self.are_saved = state[0], 0, operator.index(state[1]) != 0
 
 
 class chain(Iterator):
@@ -123,8 +127,13 @@ class chain(Iterator):
         return itertools.chain, (), (self.iterables, self.active)
 
     def __setstate__(self, state):
-        if type(state) is not tuple or len(state) not in (1, 2) or not all(hasattr(i, "__next__") for i in state):
-            raise TypeError("state is not a tuple of one or two iterators")
+        if not isinstance(state, tuple):
+            raise TypeError("state is not a tuple")
+        if len(state) not in (1, 2):
+            wanted = "most 2 arguments" if state else "least 1 argument"
+            raise TypeError(f"function takes at {wanted} ({len(state)} given)")
+        if not all(hasattr(each, "__next__") for each in state):
+            raise TypeError("Arguments must be iterators.")
         self.iterables, self.active = (*state, iter(()))[:2]
 
 

@@ -335,11 +335,14 @@ class BoundDescriptorVariable(VariableTracker):
     def python_type(self):
         return types.MethodWrapperType if self.is_slot() else types.BuiltinMethodType
 
+    def is_method_of_class(self):
+        return self.descriptor.__objclass__ is type and not self.is_slot()
+
     def is_slot(self):
         return isinstance(self.descriptor, types.WrapperDescriptorType)
 
     def call_function(self, tx, args, kwargs):
-        is_class = isinstance(self.descriptor, types.ClassMethodDescriptorType)
+        is_class = isinstance(self.descriptor, types.ClassMethodDescriptorType) or self.is_method_of_class()
         owner = self.instance.as_python_constant() if is_class else None
         check_count(tx, self.descriptor, args, kwargs, owner)
         return self.instance.call_descriptor(tx, self.descriptor, args, kwargs)

@@ -265,9 +265,26 @@ def call_numpy(tx, function, counterpart, name, args, kwargs):
     leaves = pytree.tree_leaves(expected)
     if not arguments.arrays and not any(isinstance(leaf, numpy.ndarray) for leaf in leaves):
         return tx.build(expected)
-    target = in_graph(counterpart, name)
-    found = graph_call(tx, target, [g for _, g in pairs], {key: g for key, (_, g) in named.items()})
+    target, operands = in_graph(counterpart, name), [g for _, g in pairs]
+    if isinstance(function, numpy.ufunc) or name in DIVISIONS:
+        operands = as_floats(tx, operands, expected)
+    found = graph_call(tx, target, operands, {key: g for key, (_, g) in named.items()})
     return arguments.result(expected, found)
+
+
+DIVISIONS = ("__truediv__", "__rtruediv__")
+
+
+def as_floats(tx, operands, expected):
+    """The operands of a function of single numbers: NumPy makes floats of integers before it computes floats."""
+    if not isinstance(expected, numpy.ndarray | numpy.generic) or expected.dtype.kind not in "fc":
+        return operands
+    dtype = checked_tensor(numpy.empty(0, expected.dtype)).dtype
+    tensors = [operand for operand in operands if isinstance(operand, TensorVariable)]
+    if any(tensor.fake.dtype.is_floating_point or tensor.fake.dtype.is_complex for tensor in tensors):
+        return operands
+    arguments = [tx.build(dtype)]
+    return [graph_call(tx, "to", [o, *arguments], {}, op="call_method") if o in tensors else o for o in operands]
 
 
 def numpy_function(function, counterpart):

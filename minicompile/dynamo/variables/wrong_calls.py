@@ -10,13 +10,14 @@ import collections
 import functools
 import inspect
 import itertools
+import operator
 import re
 import types
 import weakref
 
 import torch
 
-from .base import stand_in
+from .base import complain, stand_in
 
 KEYED = [view for d in ({}, collections.OrderedDict()) for view in (d, d.keys(), d.values(), d.items())]
 ITERATED = [[], (), set(), range(0), "", "\xe9", b"", bytearray(), collections.deque(), *KEYED]
@@ -39,6 +40,8 @@ MADE = [  # one of each class whose methods are asked
 EXAMPLES = {type(each): each for each in MADE}
 ABOUT_COUNTS = re.compile(r"(takes|expected) .*argument|missing .*argument|keyword argument|must have at least")
 
+# `deque["a"]` says something else
+BY_POSITION = (collections.deque.__getitem__, collections.deque.__setitem__, collections.deque.__delitem__)
 COMPLAINING = (types.MethodDescriptorType, types.WrapperDescriptorType, type)
 
 
@@ -77,7 +80,13 @@ def check_count(tx, function, args, kwargs, cls=None):
     if is_class_method or isinstance(function, COMPLAINING):
         text = complaint(function, len(args), tuple(kwargs))
         if text is not None:
+            if cls is not None and getattr(function, "__objclass__", None) is type:  # `int.mro(1)`
+                text = text.replace("type.", f"{cls.__qualname__}.", 1)
             tx.raise_observed(TypeError, text)
+    if function in BY_POSITION:
+        kind = args[0].realize().python_type()
+        if not any("__index__" in vars(base) for base in kind.__mro__):
+            complain(tx, operator.index, stand_in(kind))
 
 
 signature_of = functools.lru_cache(256)(inspect.signature)
