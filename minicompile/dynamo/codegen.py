@@ -69,8 +69,8 @@ class PyCodegen:
 
     def load_const(self, value):
         """A constant, which a class made in the program is not: whatever needs it has to get the one of this call."""
-        made = self.output.known(value) if isinstance(value, type) else None
-        if made is not None and made.source is None and made.has_identity:
+        made = self.output.made_class(value)
+        if made is not None:
             return self(made)
         self.emit("LOAD_CONST", value)
 

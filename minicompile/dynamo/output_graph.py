@@ -381,6 +381,11 @@ class OutputGraph:
         entry = self.variables_by_id.get(id(value))
         return entry[1] if entry is not None else None
 
+    def made_class(self, value):
+        """The tracker of a class that the program makes anew at each call, of which `value` is the model; else None."""
+        tracker = self.known(value) if isinstance(value, type) else None
+        return tracker if tracker is not None and tracker.source is None and tracker.has_identity else None
+
     def path_to(self, value):
         """The source by which a known value was reached first."""
         return self.variables_by_id[id(value)][2]

@@ -151,6 +151,11 @@ class TranslatorServices:
             raise
         except Exception as error:  # whatever it raises, the captured program sees
             self.raise_python_exception(error)
+        made = any(map(self.output.made_class, (*constants, *named.values())))
+        if made and type(result) not in (bool, int, str, type(None)):  # such as `Pair | None`
+            unsupported(
+                "class definition", f"{getattr(function, '__qualname__', function)} of a class that is made here"
+            )
         if list(map(sys.getrefcount, copies)) != before:  # as in `list[a_list]`, which is to hold the program's own
             unsupported("function written in C", f"{getattr(function, '__qualname__', function)} keeps an argument")
         if hasattr(type(result), "__next__"):  # of its own, and under way once it was used

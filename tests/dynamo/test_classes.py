@@ -646,3 +646,18 @@ def test_what_type_refuses(arguments):
             return x + 1, str(error)
 
     twice(program)
+
+
+@pytest.mark.parametrize("make", [lambda: collections.namedtuple("Made", "a b"), lambda: type("Made", (), {"a": 1})])
+def test_what_a_made_class_is_put_into_holds_that_of_the_call(make):
+    def program(x):
+        cls = make()
+        joined = cls | str, typing.Optional[cls], list[cls], (cls, 1), [cls, {"a": cls}], typing.Union[cls, str]
+        return x + 1, cls, joined, joined[0] == joined[-1], cls.__mro__, cls.mro(), cls.__bases__
+
+    compiled = minicompile.compile(program, backend="eager")
+    for _ in range(2):
+        _, cls, joined, equal, mro, listed, bases = compiled(X)
+        assert [each.__args__[0] for each in (*joined[:3], joined[-1])] == [cls] * 4 and equal
+        assert joined[3] == (cls, 1) and joined[4] == [cls, {"a": cls}]
+        assert mro == cls.__mro__ and listed == list(mro) and bases == cls.__bases__
