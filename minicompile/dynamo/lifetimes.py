@@ -49,15 +49,15 @@ def parts_of(value):
         return itertools.chain(value, value.values()) if issubclass(cls, dict) else value
     if issubclass(cls, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
-        return [*cells, value.__defaults__, value.__kwdefaults__]
+        return [*cells, value.__defaults__, value.__kwdefaults__, attributes_of(value)]
     if issubclass(cls, SHARED):
         return ()
     return held_by(value) if can_change(cls) else gc.get_referents(value)
 
 
 def has_callback(value):
-    """Whether a weak reference tells the program of the value's death.  Those to tensors are PyTorch's own."""
-    references = () if issubclass(type(value), (torch.Tensor, type)) else weakref.getweakrefs(value)
+    """Whether a weak reference tells the program of the value's death.  Those to tensors and code are not its own."""
+    references = () if issubclass(type(value), SHARED) else weakref.getweakrefs(value)
     return any(not isinstance(r, weakref.ref) or is_heard(CALLBACK_OF(r)) for r in references)  # a proxy hides it
 
 

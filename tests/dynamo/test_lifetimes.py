@@ -428,3 +428,14 @@ def test_what_torch_compile_hears_is_none_of_the_programs():
     assert weakref.getweakrefs(layers[1])
     compiled = minicompile.compile(lambda x: layers.pop()(x), backend="eager", fullgraph=True)
     assert compiled(torch.ones(2, 3)).shape == (2, 3) and len(layers) == 1
+
+
+def test_of_a_function_that_is_dropped_only_its_own_parts_count():
+    """Not its globals, and not its code, which capture itself refers to weakly."""
+    scope = {"noisy": Noisy([])}
+    exec("def step(x): return x + 1", scope)
+    steps = [scope["step"], scope["step"]]
+    assert torch.equal(minicompile.compile(steps[0], backend="eager")(torch.ones(1)), torch.tensor([2.0]))
+    compiled = minicompile.compile(lambda x: steps.pop()(x), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(1)), torch.tensor([2.0])) and len(steps) == 1
+    del scope["noisy"]

@@ -176,3 +176,17 @@ def test_a_graph_that_raises_after_a_draw_draws_the_same_again():
         found = [function(torch.ones(2), torch.tensor([place]), own, log) for place in (1, 9, 0, 7, 7)]
         results.append((str(found), log, random.random(), own.random()))
     assert results[0] == results[1]
+
+
+def test_a_generator_that_the_program_gives_a_method():
+    def f(x, generator, numbers):
+        generator.random = numbers[:].pop
+        own = random.Random(1)
+        own.random = numbers[1:].pop
+        return x + 1, [generator.uniform(1, 3), generator.gauss(0, 1), own.uniform(1, 3), own.expovariate(2.0)]
+
+    results = [
+        g(torch.ones(1), random.Random(3), [0.5, 0.25, 0.125, 0.75])[1:]
+        for g in (f, minicompile.compile(f, backend="eager"))
+    ]
+    assert results[0] == results[1]

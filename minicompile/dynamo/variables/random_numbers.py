@@ -115,7 +115,7 @@ def made_of_draws(name):
     def handler(tx, generator, /, *args, **kwargs):
         generator, known = generator.realize(), not kwargs and all(arg.is_python_constant() for arg in args)
         if known and isinstance(generator, ExistingRandomVariable):
-            if isinstance(generator.var_getattr(tx, "random"), BuiltinMethodVariable):  # nobody has replaced it
+            if getattr(generator.var_getattr(tx, "random").realize(), "instance", None) is generator:  # its own still
                 return generator.draw(tx, name, args, kwargs)
         return UserFunctionVariable(original).call_function(tx, [generator, *args], kwargs)
 
