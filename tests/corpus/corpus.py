@@ -20,6 +20,7 @@ FILES = (
     *("control", "exceptions", "blocks", "iterators", "functions", "stdlib", "objects", "classes", "subclasses"),
     *("collections", "data", "modules", "hooks", "layers", "tensors", "torch", "effects", "breaks", "nested_breaks"),
     *("state", "library", "surface", "everyday", "rare"),
+    *("models", "networks", "copies", "training", "arrays", "texts"),
 )
 
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
