@@ -48,11 +48,12 @@ _questions = []
 
 
 HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_*
+flags_of = type.__dict__["__flags__"].__get__  # past a metaclass that says something else
 
 
 def can_change(cls):
     """Whether a program may give the class other attributes: not those written in C."""
-    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+    return flags_of(cls) & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
 _made = weakref.WeakValueDictionary()  # by id: what a metaclass of the user's compares or hashes is not asked
