@@ -46,7 +46,8 @@ def parts_of(value):
     """What a value may be the only one to hold."""
     cls = type(value)
     if any(cls is kind for kind in CONTAINERS):  # `is`: a metaclass may compare
-        return itertools.chain(value, value.values()) if issubclass(cls, dict) else value
+        # the dict itself: an OrderedDict's order may name keys that it has not
+        return itertools.chain(dict.keys(value), dict.values(value)) if issubclass(cls, dict) else value
     if issubclass(cls, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
         return [*cells, value.__defaults__, value.__kwdefaults__, attributes_of(value)]
