@@ -16,10 +16,9 @@ PROGRAMS = 100
 pytestmark = pytest.mark.graph_errors  # programs may divide by zero
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_programs(seed):
+def test_random_programs():
     total = collections.Counter()
-    failures = run_batch(seed, PROGRAMS, total)
+    failures = run_batch(1, PROGRAMS, total)
     assert not failures, "\n\n".join(failures)
     shares = {name: count / total["programs"] for name, count in total.items()}
     assert total["programs"] >= 0.9 * PROGRAMS, total  # a few may not end
