@@ -115,3 +115,24 @@ def test_a_wrong_call_names_the_function_as_the_program_does(wrap, name):
         texts = function(*arguments)
         assert compiled(*arguments) == texts and len(texts) == 5 and wrapped.__name__ in texts[-1]
         assert (name or getattr(wrap, "__qualname__", "called")) in texts[0]
+
+
+MADE = [(int, 3), (str, 4), (float, 2), (tuple, 2), (list, 2), (dict, 2), (set, 2), (frozenset, 2), (complex, 3)]
+
+
+@pytest.mark.parametrize("base, count", MADE, ids=[base.__name__ for base, _ in MADE])
+def test_a_subclass_complains_in_its_own_words(base, count):
+    """Of Python 3.13's `int` and of all `frozenset` these are others than the builtin's."""
+
+    def function(x, arguments):
+        class Derived(base):
+            pass
+
+        try:
+            return Derived(*arguments)
+        except TypeError as error:
+            return str(error)
+
+    arguments = (torch.ones(1), (1,) * count)
+    expected = function(*arguments)
+    assert isinstance(expected, str) and minicompile.compile(function, backend="eager")(*arguments) == expected

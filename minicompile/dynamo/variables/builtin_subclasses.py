@@ -7,6 +7,7 @@ Taught in chapter 06.
 """
 
 import collections
+import functools
 
 from ..builder import wraps_if
 from ..skip_files import attributes_of
@@ -18,6 +19,7 @@ from .descriptors import class_lookup, descriptor_set, dict_reader, type_lookup
 from .dicts import wrap_dict
 from .objects import UserDefinedObjectVariable, placed, share_attributes
 from .tuples import NamedTupleVariable, TupleVariable, is_named_tuple_class
+from .wrong_calls import check_count
 
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
@@ -188,10 +190,18 @@ def new(tx, base_type, cls, args, kwargs):
         return NamedTupleVariable(args[0].unpack(tx) if args else [], cls)
     else:
         own_init = can_change(type_lookup(cls, "__init__").owner) and base_type not in (int, str)
-        contents = tx.build(base_type).call_function(tx, args, {} if own_init else kwargs)
+        kwargs = {} if own_init else kwargs
+        check_count(tx, subclass_of(base_type, cls.__name__), args, kwargs)
+        contents = tx.build(base_type).call_function(tx, args, kwargs)
     instance = BuiltinSubclassVariable(cls, base_type, contents)
     tx.side_effects.new_object(instance)
     return instance
+
+
+@functools.cache
+def subclass_of(base_type, name):
+    """One that is asked what CPython says of wrong arguments: it may be another text than the builtin class has."""
+    return type(name, (base_type,), {})
 
 
 READERS = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items")
