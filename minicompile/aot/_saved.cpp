@@ -74,10 +74,8 @@ py_watch(PyObject *module, PyObject *args)
     made->counters.reserve(n);
     for (Py_ssize_t i = 0; i < n; i++) {
         const at::Tensor &tensor = THPVariable_Unpack(PyList_GET_ITEM(tensors, i));
-        TORCH_CHECK(!tensor.is_inference(),
-                    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-                    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and "
-                    "use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
+        if (tensor.is_inference())
+            SavedVariable(tensor, false); /* raises what eager raises */
         const c10::VariableVersion &counter = impl::version_counter(tensor);
         made->counters.push_back({counter, (long)counter.current_version() + PyLong_AsLong(PyTuple_GET_ITEM(later, i))});
     }
