@@ -7,6 +7,7 @@ right then, and not when the graph has ended.  Taught in chapter 05.
 
 import collections
 import gc
+import inspect
 import itertools
 import sys
 import types
@@ -34,12 +35,24 @@ def has_finalizer(value):
     todo, seen = collections.deque([value]), set()
     while todo and len(seen) < LOOKED_AT:
         part = todo.popleft()
+        if is_held_by_name(part):
+            continue
         if type_lookup(type(part), "__del__") or has_callback(part):
             return True
         if id(part) not in seen:
             seen.add(id(part))
             todo.extend(itertools.islice(parts_of(part), LOOKED_AT))
     return False
+
+
+def is_held_by_name(value):
+    """Whether it is a function or method that its module or class holds: it outlives what else held it."""
+    if not isinstance(value, types.FunctionType):
+        return False
+    found = sys.modules.get(value.__module__) if type(value.__module__) is str else None
+    for name in value.__qualname__.split("."):
+        found = inspect.getattr_static(found, name, None)
+    return value is (found.__func__ if type(found) in (staticmethod, classmethod) else found)
 
 
 def parts_of(value):

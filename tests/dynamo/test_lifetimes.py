@@ -430,6 +430,19 @@ def test_what_torch_compile_hears_is_none_of_the_programs():
     assert compiled(torch.ones(2, 3)).shape == (2, 3) and len(layers) == 1
 
 
+def test_a_method_that_its_class_holds_does_not_die():
+    """torch.compile has it in a weak dictionary, as a program may."""
+    known, layer = weakref.WeakKeyDictionary({torch.nn.Linear.forward: 1}), torch.nn.Linear(3, 3)
+    layer.forward = layer.forward
+
+    def f(x):
+        layer.forward = layer.forward.__get__(layer)
+        return layer(x)
+
+    x = torch.ones(2, 3)
+    assert torch.equal(minicompile.compile(f, backend="eager", fullgraph=True)(x), layer(x)) and len(known) == 1
+
+
 def test_of_a_function_that_is_dropped_only_its_own_parts_count():
     """Not its globals, and not its code, which capture itself refers to weakly."""
     scope = {"noisy": Noisy([])}
