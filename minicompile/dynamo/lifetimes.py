@@ -24,7 +24,7 @@ from .variables.instance_dict import DictEntry
 
 SHARED = (type, torch.Tensor, types.ModuleType, types.FrameType, types.CodeType)  # others hold them, or what they hold
 CALLBACK_OF = weakref.ref.__callback__.__get__
-CONTAINERS = (list, tuple, set, frozenset, collections.deque, dict, collections.OrderedDict, collections.defaultdict)
+CONTAINERS = (list, set, frozenset, collections.deque, dict, collections.OrderedDict, collections.defaultdict)
 LOOKED_AT = 1000  # parts of a value, at most
 
 
@@ -66,6 +66,7 @@ def parts_of(value):
         return [*cells, value.__defaults__, value.__kwdefaults__, attributes_of(value)]
     if issubclass(cls, SHARED):
         return ()
+    # Of a tuple too: one that belongs to an iterator may have holes, and only the collector knows how to pass them.
     return held_by(value) if can_change(cls) else gc.get_referents(value)
 
 

@@ -96,9 +96,11 @@ def has_tensor(value, depth):
         return value is torch or str(attributes_of(value).get("__name__")).startswith("torch.")
     if depth == 0:
         return False
-    for base in (list, tuple):
-        if issubclass(kind, base) and any(has_tensor(v, depth - 1) for v in base.__getitem__(value, slice(8))):
-            return True
+    if issubclass(kind, list) and any(has_tensor(v, depth - 1) for v in list.__getitem__(value, slice(8))):
+        return True
+    # One that belongs to an iterator may have holes, and only the collector knows how to pass them.
+    if issubclass(kind, tuple) and any(has_tensor(v, depth - 1) for v in gc.get_referents(value)[:8]):
+        return True
     if issubclass(kind, dict) and any(has_tensor(v, depth - 1) for v in itertools.islice(dict.values(value), 8)):
         return True
     if issubclass(kind, types.MethodType):

@@ -4,6 +4,7 @@ import collections
 import functools
 import gc
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -452,3 +453,24 @@ def test_of_a_function_that_is_dropped_only_its_own_parts_count():
     compiled = minicompile.compile(lambda x: steps.pop()(x), backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(1)), torch.tensor([2.0])) and len(steps) == 1
     del scope["noisy"]
+
+
+class Pairs(itertools.zip_longest):
+    pass
+
+
+@pytest.mark.parametrize("cls", [itertools.zip_longest, Pairs])
+def test_a_tuple_with_holes_is_looked_through(cls):
+    """zip_longest keeps its iterators in a tuple, and takes those out of it that have ended."""
+
+    def f(x, pairs):
+        seen = []
+        for pair in pairs:
+            seen.append(pair)
+            minicompile.graph_break()
+        return x + 1, seen
+
+    pairs = cls([1, 2, 3], [4])
+    assert [next(pairs), next(pairs)] == [(1, 4), (2, None)]
+    y, seen = minicompile.compile(f, backend="eager")(torch.ones(1), pairs)
+    assert torch.equal(y, torch.tensor([2.0])) and seen == [(3, None)]
