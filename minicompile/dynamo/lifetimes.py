@@ -47,7 +47,7 @@ def has_finalizer(value):
 
 def is_held_by_name(value):
     """Whether it is a function or method that its module or class holds: it outlives what else held it."""
-    if not isinstance(value, types.FunctionType):
+    if type(value) is not types.FunctionType:
         return False
     found = sys.modules.get(value.__module__) if type(value.__module__) is str else None
     for name in value.__qualname__.split("."):
