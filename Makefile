@@ -26,15 +26,15 @@ INTERPRETER = $(shell for each in $(PYTHON) $$(ls $$(pyenv root 2>/dev/null)/ver
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard $(foreach folder,. dynamo inductor/codegen,$(addprefix minicompile/$(folder)/*.,c cpp h))) Makefile
+$(STAMP): pyproject.toml setup.py $(wildcard $(foreach folder,aot dynamo inductor/codegen,$(addprefix minicompile/$(folder)/*.,c cpp h))) Makefile
 	@test -n "$(INTERPRETER)" || { echo "no working $(PYTHON) on this machine"; exit 1; }
 	@$(INTERPRETER) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("minicompile needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d (try: make $(MAKECMDGOALS) PYTHON=python3.12)" % v)'
 	@command -v cc >/dev/null && command -v c++ >/dev/null || { echo "no C and C++ compiler: install gcc or clang (Debian: apt install build-essential)"; exit 1; }
 	test -x $(BIN)/python || $(INTERPRETER) -m venv $(VENV)
 	$(BIN)/python -c 'from importlib.metadata import version; assert version("torch").split("+")[0] == "$(TORCH)"' 2>/dev/null || \
-		$(BIN)/python -m pip install --quiet torch==$(TORCH) $(TORCH_INDEX)
+		$(BIN)/python -m pip install --quiet --no-compile torch==$(TORCH) $(TORCH_INDEX)
 	echo torch==$(TORCH) > $(VENV)/constraints.txt  # nothing that is installed next may bring another torch
-	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint $(VENV)/constraints.txt --editable '.[$(EXTRAS)]'
 	touch $(STAMP)
 
 python:
@@ -64,7 +64,7 @@ fuzz: setup
 		$(if $(BATCHES),--batches $(BATCHES))
 
 notebooks: setup
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env notebooks
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis minicompile/*/*.so minicompile/inductor/codegen/*.so
