@@ -125,16 +125,9 @@ class SymbolicSizes:
         kinds = [DimDynamic.DYNAMIC if d else DimDynamic.STATIC for d in dynamic]
         context = StatelessSymbolicContext(dynamic_sizes=kinds)
         fake = fake_mode.from_tensor(tensor, source=SymbolSource(source), symbolic_context=context)
-        gradient = safe_grad(fake)  # it came along, with symbols of its own, and has the sizes of its tensor
-        for shape in (fake.shape,) if gradient is None else (fake.shape, gradient.shape):
-            for index, size in enumerate(shape):
-                self.remember(size, SizeSource(source, "shape", index))
+        self.remember_layout(fake, source)
         if fake._is_view():  # its base came along too, and symbols of the one may have become those of the other
-            for index, size in enumerate(fake._base.shape):
-                self.remember(size, SizeSource(AttrSource(source, "_base"), "shape", index))
-        for index, stride in enumerate(fake.stride()):
-            self.remember(stride, SizeSource(source, "stride", index))
-        self.remember(fake.storage_offset(), SizeSource(source, "storage_offset"))
+            self.remember_layout(fake._base, AttrSource(source, "_base"))
         self.inputs.append((source, fake.shape, fake.stride()))
         self.promised += [(source, fake, d % fake.dim()) for d in marked(tensor, "_dynamo_dynamic_indices")]
         return fake
@@ -187,6 +180,15 @@ class SymbolicSizes:
     def dispatcher(self):
         """The context in which fake tensors go through PyTorch's Python rules, which keep sizes symbolic."""
         return enable_python_dispatcher() if self.env.var_to_range else contextlib.nullcontext()
+
+    def remember_layout(self, fake, source):
+        gradient = safe_grad(fake)  # it came along, with symbols of its own, and has the sizes of its tensor
+        for shape in (fake.shape,) if gradient is None else (fake.shape, gradient.shape):
+            for index, size in enumerate(shape):
+                self.remember(size, SizeSource(source, "shape", index))
+        for index, stride in enumerate(fake.stride()):
+            self.remember(stride, SizeSource(source, "stride", index))
+        self.remember(fake.storage_offset(), SizeSource(source, "storage_offset"))
 
     # --- assumptions --------------------------------------------------------------------------------
     def locate(self, user_location):

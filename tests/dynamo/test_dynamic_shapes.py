@@ -210,6 +210,15 @@ def test_a_gradient_has_the_sizes_of_its_tensor():
     run(lambda x: x + x.grad * x.grad.shape[0], [with_gradient(n) for n in (3, 4, 7)], graphs=2)
 
 
+def test_a_gradient_of_the_base_has_the_sizes_of_the_base():
+    def f(w):
+        view = w.t()
+        view.sum().backward()  # a break; the view comes back with its base and the base's gradient
+        return view * view.shape[1]
+
+    run(f, [(torch.ones(n, 2, requires_grad=True),) for n in (3, 4, 7)], graphs=4, breaks=2)
+
+
 def views(step):
     return [(torch.arange(60.0)[k * step : k * step + 4].view(2, 2),) for k in (0, 1, 2, 5, 2)]
 

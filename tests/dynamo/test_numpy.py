@@ -317,6 +317,20 @@ def test_a_tensor_inside_of_a_transform_has_no_memory_for_an_array(transform, co
             call(torch.ones(2, 2))
 
 
+@pytest.mark.parametrize("convert", [np.array, np.asarray])
+def test_an_array_from_outside_of_a_transform(convert):
+    def program(x):
+        y = torch.vmap(lambda row: row + torch.from_numpy(convert(x)).sum())(x)
+        return y, torch.vmap(lambda row: convert(x))(x)
+
+    messages = []
+    for call in (program, minicompile.compile(program, backend="eager")):
+        with pytest.raises(ValueError, match="must only return Tensors, got type .*ndarray") as caught:
+            call(torch.ones(2, 2))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
 INDICES = [np.array(1), np.int32(-1), np.array([0, 2], np.int16), np.array([0.0, 1.0]), np.array([[1], [3]])]
 INDICES += [(slice(None), np.array(1)), (slice(np.int8(1), None), np.int32(2)), (np.array([0, 1]), [2, 0])]
 

@@ -13,6 +13,7 @@ import warnings
 import numpy
 import torch
 import torch._numpy
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _pytree as pytree
 
 from ..builder import guarded, wraps, wraps_if
@@ -101,11 +102,13 @@ class NumpyArrayVariable(BuiltinObject):
         if fake.numel() > LARGEST:
             unsupported("large container", f"an array of {fake.numel():,} elements")
         strides = tuple(map(int, fake.stride()))
-        memory = torch.zeros(1 + sum((n - 1) * step for n, step in zip(self.shape, strides) if n), dtype=fake.dtype)
-        if fake.dtype.is_floating_point or fake.dtype.is_complex:
-            numbers = torch.view_as_real(memory) if fake.dtype.is_complex else memory
-            numbers.uniform_(0.5, 1.5, generator=torch.Generator())
-        example = memory.as_strided(self.shape, strides).numpy()
+        size = 1 + sum((n - 1) * step for n, step in zip(self.shape, strides) if n)
+        with temporarily_clear_interpreter_stack():  # no vmap of the program's is to see this
+            memory = torch.zeros(size, dtype=fake.dtype)
+            if fake.dtype.is_floating_point or fake.dtype.is_complex:
+                numbers = torch.view_as_real(memory) if fake.dtype.is_complex else memory
+                numbers.uniform_(0.5, 1.5, generator=torch.Generator())
+            example = memory.as_strided(self.shape, strides).numpy()
         return example[()] if self.is_number else example
 
     def var_getattr(self, tx, name):
