@@ -22,20 +22,25 @@ TORCH_INDEX = $(shell command -v nvidia-smi >/dev/null 2>&1 || \
 INTERPRETER = $(shell for each in $(PYTHON) $$(ls $$(pyenv root 2>/dev/null)/versions/*/bin/$(notdir $(PYTHON)) 2>/dev/null); \
 	do $$each -c 1 >/dev/null 2>&1 && { echo $$each; break; }; done)
 
-.PHONY: setup python lab test lint unit fuzz end-to-end notebooks clean
+.PHONY: setup torch python lab test lint unit fuzz end-to-end notebooks clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard $(foreach folder,aot dynamo inductor/codegen,$(addprefix minicompile/$(folder)/*.,c cpp h))) Makefile
+$(VENV)/.torch-$(TORCH):
 	@test -n "$(INTERPRETER)" || { echo "no working $(PYTHON) on this machine"; exit 1; }
 	@$(INTERPRETER) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("minicompile needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d (try: make $(MAKECMDGOALS) PYTHON=python3.12)" % v)'
 	@command -v cc >/dev/null && command -v c++ >/dev/null || { echo "no C and C++ compiler: install gcc or clang (Debian: apt install build-essential)"; exit 1; }
 	test -x $(BIN)/python || $(INTERPRETER) -m venv $(VENV)
 	$(BIN)/python -c 'from importlib.metadata import version; assert version("torch").split("+")[0] == "$(TORCH)"' 2>/dev/null || \
 		$(BIN)/python -m pip install --quiet --no-compile torch==$(TORCH) $(TORCH_INDEX)
+	touch $@
+
+$(STAMP): pyproject.toml setup.py $(wildcard $(foreach folder,aot dynamo inductor/codegen,$(addprefix minicompile/$(folder)/*.,c cpp h)) minicompile/*.h) Makefile $(VENV)/.torch-$(TORCH)
 	echo torch==$(TORCH) > $(VENV)/constraints.txt  # nothing that is installed next may bring another torch
 	$(BIN)/python -m pip install --quiet --no-compile --constraint $(VENV)/constraints.txt --editable '.[$(EXTRAS)]'
 	touch $(STAMP)
+
+torch: $(VENV)/.torch-$(TORCH)  # the first and longest part of setup
 
 python:
 	@echo $(INTERPRETER)
@@ -69,4 +74,4 @@ notebooks: setup
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis minicompile/*/*.so minicompile/inductor/codegen/*.so
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
-	rm -f .venv*/.ready-*
+	rm -f .venv*/.ready-* .venv*/.torch-*
