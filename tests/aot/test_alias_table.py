@@ -9,7 +9,6 @@ from aot_helpers import run_gm
 import minicompile
 from minicompile import aot, record
 
-MODES = ("grad", "no_grad", "inference")
 POKES = (None, None, 0, 1, 2)  # two calls, the second of compiled code; then the caller writes to an output
 
 VIEW_OF_FUNCTION = "autograd does not know that the result is a view, so that writing to it is allowed"
@@ -52,7 +51,7 @@ def row(name, *marks):
     return pytest.param(name, marks=[*marks, *[pytest.mark.graph_errors] * in_the_middle])
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["grad", "no_grad", pytest.param("inference", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [row(name) for name in ROWS])
 def test_captured(name, mode):
     check(name, mode, "aot_eager")
