@@ -51,18 +51,21 @@ def row(name, *marks):
     return pytest.param(name, marks=[*marks, *[pytest.mark.graph_errors] * in_the_middle])
 
 
+SLOW_BUT_CORNERS = [row(n, *[pytest.mark.slow] * (not n.startswith("corners"))) for n in ROWS]
+
+
 @pytest.mark.parametrize("mode", ["grad", "no_grad", pytest.param("inference", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [row(name) for name in ROWS])
 def test_captured(name, mode):
     check(name, mode, "aot_eager")
 
 
-@pytest.mark.parametrize("name", [row(name) for name in ROWS])
+@pytest.mark.parametrize("name", SLOW_BUT_CORNERS)
 def test_directly(name):
     check(name, "grad", directly)
 
 
-@pytest.mark.parametrize("name", [row(n, *[pytest.mark.slow] * (not n.startswith("corners"))) for n in ROWS])
+@pytest.mark.parametrize("name", SLOW_BUT_CORNERS)
 def test_by_kernels(name):
     function, make = ROWS[name]
     compiled = minicompile.compile(function, backend="inductor")
