@@ -35,7 +35,7 @@ def has_finalizer(value):
     todo, seen = collections.deque([value]), set()
     while todo and len(seen) < LOOKED_AT:
         part = todo.popleft()
-        if is_held_by_name(part):
+        if part is not value and is_held_by_name(part):  # the value's owner may be the one that holds it by name
             continue
         if type_lookup(type(part), "__del__") or has_callback(part):
             return True
