@@ -43,6 +43,7 @@ def exception_of(interpreter):
 
 
 STEPS_OF_A_ROUND = 10  # instructions, of a loop that may go round `config.loop_limit` times
+ROUNDS_OF_A_QUESTION = 10  # what SymPy's answer about a number that changes costs, and its guard at each call
 LEAVES = (int, float, complex, str, bytes, range, NoneType, EllipsisType, Enum, OpOverload, torch.Tensor)
 LEAVES += (torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, torch.layout, torch.memory_format)
 MOST_DRAWS = 500  # random numbers, each of which is an input of the graph
@@ -98,6 +99,7 @@ class OutputGraph:
         self.graph = self.root_graph = fx.Graph()  # graph: where operations go now, see nested_graphs.py
         self.steps = 0  # instructions run so far, in all frames, and elements that C code takes from iterators
         self.steps_at_operation = 0  # when the graph grew last
+        self.questions = 0  # asked about numbers that change
         self.break_at = None  # the RestartAnalysis of the attempt before
         self.nested = []  # the NestedGraphs under construction, outermost first
         dynamic = False if function_modes.may_watch() else compile_options.dynamic
@@ -186,6 +188,13 @@ class OutputGraph:
         steps = self.steps - self.steps_at_operation
         if steps > STEPS_OF_A_ROUND * config.loop_limit:
             unsupported("long loop", f"{steps} instructions ran during capture without an operation for the graph")
+
+    def take_question(self):
+        """A number that changes was compared or asked for: this line of the user's needs the answer."""
+        self.sizes.locate(self.user_location)
+        self.questions += 1
+        if self.questions * ROUNDS_OF_A_QUESTION > config.loop_limit:
+            unsupported("long loop", f"{self.questions} conditions on numbers that change, each a guard")
 
     def argument(self, value):
         """A leaf of a node's arguments.  FX writes constants as Python does, which loses `complex(0, -0.0)` and NaN."""

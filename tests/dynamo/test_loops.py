@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import random
+import types
 import warnings
 
 import pytest
@@ -431,6 +432,38 @@ def test_python_that_makes_no_operation_is_left_in_the_end_and_the_rest_is_captu
             minicompile.record.break_reasons.clear()
             assert torch.equal(minicompile.compile(function, backend=counter)(x), function(x))
             assert set(minicompile.record.break_reasons) == {"long loop"} and counter.graphs == graphs
+
+
+def test_many_questions_about_numbers_that_change_are_left_to_eager():
+    """Each answer is one of SymPy's and one more guard, in a loop of Python's and in one of C's."""
+    values = types.SimpleNamespace()
+
+    def ranked(x):
+        return x + sorted(values.rows)[3]
+
+    def counted(x):
+        return x + sum(1 for a, b in zip(values.rows, values.rows[1:]) if a < b)
+
+    def halved(x, n):
+        turns = 0
+        while n > turns:
+            turns += 1
+        return x + turns
+
+    with config.patch(loop_limit=1000):
+        for function in (ranked, counted):
+            for count, reasons in ((15, {}), (120, {"long loop": 1})):
+                minicompile.reset()
+                compiled = minicompile.compile(function, backend="eager")
+                for seed in range(2):
+                    values.rows = [(k * 37 + seed) % 101 for k in range(count)]
+                    assert torch.equal(compiled(torch.ones(2)), function(torch.ones(2)))
+                assert minicompile.record.break_reasons == reasons
+        minicompile.reset()
+        compiled = minicompile.compile(halved, backend="eager")
+        for n in (5, 6, 150):
+            assert torch.equal(compiled(torch.ones(2), n), halved(torch.ones(2), n))
+        assert minicompile.record.break_reasons == {"long loop": 1}
 
 
 def test_a_method_of_a_number_with_one_that_varies():

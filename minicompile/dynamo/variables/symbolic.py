@@ -76,7 +76,7 @@ class SymNodeVariable(VariableTracker):
             self.check_varies()
             for number in self.inexact() or [self.symbol] * (not self.became_known()):
                 PYTHON_TYPES[type(number)](number)
-            self.output.sizes.locate(self.output.user_location)
+                self.output.take_question()
         if self.symbol.node.hint is None:
             raise NotConstant(self)
         return self.python_type()(self.symbol.node.hint)  # of a float SymPy knows it less exactly
@@ -125,7 +125,7 @@ class SymNodeVariable(VariableTracker):
                 return answered.value
         number = self.symbol if type(self.symbol) is torch.SymBool else self.symbol != 0
         truth = bool(number)
-        self.output.sizes.locate(self.output.user_location)
+        self.output.take_question()
         return truth
 
     def var_getattr(self, tx, name):
