@@ -147,7 +147,7 @@ def autograd_function(graph, forward, backward):
 
 
 def apply_of(function):
-    """Its `apply`; without what that prepares for transforms of torch.func, a third of its time, where there are none."""
+    """Its `apply`, without what that prepares for transforms of torch.func, a third of its time, if there are none."""
     plain, has_transforms = super(torch.autograd.Function, function).apply, torch._C._are_functorch_transforms_active
     return lambda *args: (function.apply if has_transforms() else plain)(*args)
 
