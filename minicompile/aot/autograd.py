@@ -129,11 +129,12 @@ def autograd_function(graph, forward, backward):
     of_some = [i for i in graph.connected if any(i not in node.inputs for node in parts)]
 
     def run(inputs):
-        torch._C._set_grad_enabled(False)  # a quarter of what `no_grad()` costs; the caller has it on
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # a quarter of what `no_grad()` costs
         try:
             outputs = forward([*inputs])
         finally:
-            torch._C._set_grad_enabled(True)
+            torch._C._set_grad_enabled(before)
         if all(inputs[i].is_leaf for i in of_some):
             return apply(inputs, outputs, *(inputs[i] for i in whole.inputs))
         results = list(outputs[: graph.result_count])
