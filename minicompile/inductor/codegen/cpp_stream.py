@@ -7,13 +7,14 @@ copy moves three bytes for two.  Mirrors nothing in PyTorch.  Taught in chapter 
 
 import platform
 
+from ...cache import last_level_cache
 from .. import ir
 from ..indexing import Var, index
 from .cpp_expr import stored_type
 from .cpp_loops import LIGHT, Loop, LoopWriter, TileLoop
 
 ABLE = platform.machine() in ("x86_64", "AMD64")
-LARGE = 1 << 24  # bytes of a result that a cache does not keep
+LARGE = max(1 << 24, last_level_cache() // 2)  # bytes of a result that a cache does not keep
 PIECE = 1024  # elements that are computed before they are sent off
 PIECES = 16  # of them that one thread takes at a time
 SHORT = 64  # elements of a row that is worth it, at least
