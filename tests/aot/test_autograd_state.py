@@ -33,6 +33,19 @@ def same(expected, actual):
         assert expected == actual, (expected, actual)
 
 
+def test_pieces_are_made_at_once_where_a_result_follows_from_them():
+    """Else each has zeros for the others' gradients, and a sum adds them up."""
+
+    def moments(x, w):
+        mean, deviation = (x @ w).chunk(2, dim=-1)
+        return (mean * deviation).sin(), mean, deviation
+
+    x, w = leaf(4, 3), leaf(3, 6, seed=5)
+    _, mean, deviation = minicompile.compile(moments, backend="aot_eager")(x, w)
+    assert mean.grad_fn is deviation.grad_fn
+    assert (mean.output_nr, deviation.output_nr) == (0, 1)
+
+
 # --- double backward ----------------------------------------------------------------------------------
 def test_gradient_penalty_is_one_clear_error():
     critic, x = minicompile.compile(network(), backend="aot_eager"), leaf(4, 3)
