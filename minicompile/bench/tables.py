@@ -49,11 +49,14 @@ COLUMNS = {
 }
 
 
-def table(rows):
-    """The rows as a Markdown table; numbers are aligned to the right, a missing value is a dash."""
-    shown = [key for key in COLUMNS if any(row.get(key) not in (None, "") for row in rows)]
-    lines = [[COLUMNS[key][0] for key in shown]]
-    lines += [["–" if row.get(k) is None else COLUMNS[k][1].format(row[k]) for k in shown] for row in rows]
+def table(rows, columns=COLUMNS):
+    """The rows as a Markdown table; numbers are aligned to the right, a missing value is a dash.
+
+    columns: as `COLUMNS`.
+    """
+    shown = [key for key in columns if any(row.get(key) not in (None, "") for row in rows)]
+    lines = [[columns[key][0] for key in shown]]
+    lines += [["–" if row.get(k) is None else columns[k][1].format(row[k]) for k in shown] for row in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
     right = [any(isinstance(row.get(key), int | float) for row in rows) for key in shown]
     pad = [str.rjust if is_right else str.ljust for is_right in right]

@@ -3,6 +3,8 @@
 import json
 import multiprocessing
 import os
+import pathlib
+import runpy
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from minicompile.bench import __main__ as command
 from minicompile.bench import demo, suite, tables, timing, worker
 from minicompile.bench.models import MODELS, ZOO
 from minicompile.bench.models.further import FURTHER
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_a_sleep_is_measured_and_variants_take_turns():
@@ -208,3 +212,16 @@ def test_models_of_installed_packages_are_rows(name):
         assert row["correct"] == "yes", row
         assert row["graphs"] <= row["torch_graphs"] and row["graph_breaks"] == 0
         assert name in MODELS and name not in ZOO
+
+
+@pytest.mark.parametrize("script", ["call_overhead", "dynamic_cost"])
+def test_tables_of_the_scripts(script):
+    columns = runpy.run_path(str(ROOT / "scripts" / f"{script}.py"))["COLUMNS"]
+    head, rule, row = tables.table([dict.fromkeys(columns, 1.5)], columns).splitlines()
+    assert [name.strip() for name in head.strip("|").split("|")] == [title for title, _ in columns.values()]
+    assert row.count("1.5") == len(columns)
+
+
+def test_the_script_that_measures_a_call():
+    run = subprocess.run([sys.executable, ROOT / "scripts/call_overhead.py", "3"], capture_output=True, text=True)
+    assert run.returncode == 0 and "| a call of x + 1 adds |" in run.stdout, run.stdout + run.stderr
