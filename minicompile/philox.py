@@ -44,7 +44,7 @@ def uniform_at(seed, index, word=None):
 
 def draw_seeds(count, device):
     """Seeds from the device's generator, in one draw; each at a multiple of 16 bytes, as kernels like it."""
-    if count == 1:
+    if count == 1:  # half of the time: one alone is no part of a larger tensor
         return [torch.empty((), dtype=torch.int64, device=device).random_(-(2**63), 2**63 - 1)]
     drawn = torch.randint(-(2**63), 2**63 - 1, (count, 2), dtype=torch.int64, device=device)
     return list(drawn.select(1, 0).unbind())
