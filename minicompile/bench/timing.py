@@ -1,8 +1,9 @@
 """Timing that can be trusted: variants take turns, medians are compared, and nothing cold is measured.
 
 Goes in: named functions without arguments that do the same work.  Comes out: a `Timing` for each.
-A machine that slows down for a while slows all variants down: each round runs every variant once, in an order that
-rotates, and a ratio is the median of the ratios within rounds.  Taught in chapter 00.
+A machine that slows down for a while slows all variants down: each round runs every variant once, and a ratio is the
+median of the ratios within rounds.  Whoever runs after a large copy finds its own arrays gone from the caches: nobody
+has the same neighbour before it in every round, and the first call of each turn is not measured.  Taught in chapter 00.
 """
 
 import dataclasses
@@ -71,7 +72,7 @@ def interleaved(variants, device="cpu", rounds=15, sample_ms=20.0, warm_up=3, cl
 
     clock: `time.process_time` counts what the process computes, all threads together, and not what others do meanwhile.
 
-    The first `warm_up` calls of each variant (compilation, autotuning, caches, allocator) are not measured.
+    The first `warm_up` calls of each variant (compilation, autotuning, allocator) are not measured.
     """
     assert rounds >= 3, "quartiles of fewer than 3 rounds mean nothing"
     names, calls, samples = list(variants), {}, {name: [] for name in variants}
@@ -80,6 +81,8 @@ def interleaved(variants, device="cpu", rounds=15, sample_ms=20.0, warm_up=3, cl
             variants[name]()
         calls[name] = max(1, int(sample_ms / max(_once(variants[name], 1, device, clock), 1e-3)))
     for number in range(rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+        turn = names[number % len(names) :] + names[: number % len(names)]
+        for name in turn if number // len(names) % 2 == 0 else turn[::-1]:
+            variants[name]()  # its own arrays come back into the caches
             samples[name].append(_once(variants[name], calls[name], device, clock))
     return {name: Timing(samples[name]) for name in names}
