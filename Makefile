@@ -9,6 +9,7 @@ TORCH = 2.13.0
 JOBS ?= 2  # test processes at a time
 SELECT ?= not slow  # the tests that run; SELECT="" runs those that take many minutes too
 EXTRAS = course,test
+unexport PYTHONDONTWRITEBYTECODE  # each process of the tests would compile PyTorch's Python anew
 
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
