@@ -323,24 +323,36 @@ template <typename T> M_INLINE T m_peak(T peak) { return peak == -m_inf<T>() ? T
 #else
 #define M_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, V{__VA_ARGS__})
 #endif
-template <int width, typename T> static void m_turn(const T* in, int64_t step, int64_t rows, int64_t columns, T* out) {
-  typedef typename m_unsigned<sizeof(T)>::type V __attribute__((vector_size(8 * sizeof(T))));
-  for (int64_t j = 0; j < rows; j += 8)
-    for (int64_t i = 0; i < columns; i += 8) {
-      if (j + 8 <= rows && i + 8 <= columns) {
-        V r[8], s[8];
-        for (int k = 0; k < 8; ++k) __builtin_memcpy(&r[k], in + (j + k) * step + i, sizeof(V));
-        for (int turn = 0; turn < 3; ++turn) {  // each turns the bits of (row, column), as one number, by one
-          for (int k = 0; k < 4; ++k) {
-            s[2 * k] = M_SHUFFLE(r[k], r[k + 4], 0, 8, 1, 9, 2, 10, 3, 11);
-            s[2 * k + 1] = M_SHUFFLE(r[k], r[k + 4], 4, 12, 5, 13, 6, 14, 7, 15);
-          }
-          for (int k = 0; k < 8; ++k) r[k] = s[k];
+#ifdef __AVX512F__
+#define M_LANES(T) (sizeof(T) == 4 ? 16 : 8)  // whole cache lines
+#else
+#define M_LANES(T) 8
+#endif
+template <int lanes, typename V> M_INLINE void m_weave(V a, V b, V& low, V& high) {  // a0 b0 a1 b1 ..., in two halves
+  if constexpr (lanes == 16) {
+    low = M_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    high = M_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  } else {
+    low = M_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    high = M_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+}
+template <int width, typename T, int lanes = M_LANES(T)>
+static void m_turn(const T* in, int64_t step, int64_t rows, int64_t columns, T* out) {
+  typedef typename m_unsigned<sizeof(T)>::type V __attribute__((vector_size(lanes * sizeof(T))));
+  for (int64_t j = 0; j < rows; j += lanes)
+    for (int64_t i = 0; i < columns; i += lanes) {
+      if (j + lanes <= rows && i + lanes <= columns) {
+        V r[lanes], s[lanes];
+        for (int k = 0; k < lanes; ++k) __builtin_memcpy(&r[k], in + (j + k) * step + i, sizeof(V));
+        for (int left = lanes; left > 1; left /= 2) {  // each turns the bits of (row, column), as one number, by one
+          for (int k = 0; k < lanes / 2; ++k) m_weave<lanes>(r[k], r[k + lanes / 2], s[2 * k], s[2 * k + 1]);
+          for (int k = 0; k < lanes; ++k) r[k] = s[k];
         }
-        for (int k = 0; k < 8; ++k) __builtin_memcpy(out + (i + k) * width + j, &r[k], sizeof(V));
+        for (int k = 0; k < lanes; ++k) __builtin_memcpy(out + (i + k) * width + j, &r[k], sizeof(V));
       } else {
-        for (int64_t y = j; y < j + 8 && y < rows; ++y)
-          for (int64_t x = i; x < i + 8 && x < columns; ++x) out[x * width + y] = in[y * step + x];
+        for (int64_t y = j; y < j + lanes && y < rows; ++y)
+          for (int64_t x = i; x < i + lanes && x < columns; ++x) out[x * width + y] = in[y * step + x];
       }
     }
 }
