@@ -2,6 +2,7 @@
 elements.
 """
 
+import ctypes
 import functools
 import math
 import re
@@ -56,6 +57,21 @@ def test_blocks_are_turned_whole_and_in_part(dtype):
         call = compiled(add, x, y)
         assert "m_turn" in call.source.kernels.removeprefix(call.source.prelude)
         assert torch.equal(call(x, y)[0], add(x, y)), (rows, columns)
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_blocks_are_turned_by_any_number_of_lanes(lanes):
+    """Also by as many as the registers of this machine do not have: the compiler takes several for one."""
+    x = torch.rand(64, 64)
+    prelude = compiled(lambda x, y: x + y.mT, x, x).source.prelude
+    turn = f"m_turn<128, float, {lanes}>((const float*)in, 300, rows, columns, (float*)out);"
+    source = f'{prelude}\nextern "C" void turn(void* in, long rows, long columns, void* out) {{ {turn} }}\n'
+    library = ctypes.CDLL(str(cpp_build.build(source)))
+    for rows, columns in ((128, 256), (16, 16), (17, 31), (1, 40), (40, 1)):
+        block, out = torch.rand(rows, 300), torch.zeros(256, 128)
+        library.turn(*(ctypes.c_void_p(n) for n in (block.data_ptr(), rows, columns, out.data_ptr())))
+        assert torch.equal(out[:columns, :rows], block[:, :columns].T), (rows, columns)
+        assert out.count_nonzero() == block[:, :columns].count_nonzero(), "nothing else is written"
 
 
 def test_many_transposes_are_turned_in_smaller_blocks():
