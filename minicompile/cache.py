@@ -34,16 +34,7 @@ def processor():
         known = sorted({line for line in info.splitlines() if line.startswith(("flags", "Features", "model name"))})
     except OSError:
         known = []
-    return f"{sys.platform} {known} {last_level_cache()}"
-
-
-@functools.cache
-def last_level_cache():
-    """Its bytes, of all cores together; 0: nothing says how many."""
-    try:
-        return int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip().removesuffix("K")) << 10
-    except (OSError, ValueError):
-        return 0
+    return f"{sys.platform} {known}"
 
 
 @functools.cache

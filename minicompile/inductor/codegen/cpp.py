@@ -17,11 +17,12 @@ from .. import ir, memory, passes
 from ..conditions import decided, hoist_conditions, masks_around, pieces
 from ..dependencies import Addresses, merge_loops
 from ..indexing import Indirect, hint, index
-from ..scheduler import SCRATCH, levels
+from ..scheduler import levels
 from . import wrapper
 from .common import Kernel, needs_error, summary_of
 from .cpp_columns import ColumnReductions
-from .cpp_expr import COMPUTE, chooses_twice, indent
+from .cpp_expr import chooses_twice, indent
+from .cpp_kept import KeptRows
 from .cpp_loops import LIGHT, LINE, Loop
 from .cpp_prelude import PRELUDE
 from .cpp_rows import AHEAD, RowReductions
@@ -29,13 +30,11 @@ from .cpp_stream import StreamedStores
 from .cpp_tables import Tables
 from .cpp_turned import TurnedLoads
 
-ON_STACK = 4096  # elements of kept rows that have room on the stack, where their length is symbolic
-DEAR, DEAR_COST = 1 << 20, 16  # bytes of kept rows of this cost (an exponential): what a second-level cache holds
 EXTREMES = ("max", "min", "argmax", "argmin")
 PIECE = 16  # points of a piece of a loop, at least: one vector
 
 
-class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedStores):
+class LoopKernel(RowReductions, ColumnReductions, KeptRows, Tables, TurnedLoads, StreamedStores):
     def __init__(self, group, schedule, storage, serial=None, short=None):
         self.near = {}
         self.layouts = dict(schedule.graph.layouts)  # tables are added to it
@@ -47,7 +46,7 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedS
         self.errors = any(
             needs_error(e) for n in self.nodes for e in passes.loop_exprs(n if hasattr(n, "body") else n.data)
         )
-        self.scratch, self.turned = {}, {}
+        self.turned = {}
 
     # --- loop order ---
 
@@ -219,41 +218,11 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedS
     def local_load(self, expr):
         """A row computed in an earlier pass: from the scratch row, or from where it was stored, or computed again."""
         if expr.buffer in self.scratch:
-            return f"{self.scratch[expr.buffer]}[{self.scratch_index()}]"
+            return f"{self.scratch[expr.buffer]}[{self.row_index()}]"
         node = next((n for n in self.nodes if n.name == expr.buffer), None)
         if node is None or expr.buffer in self.stored:
             return None
         return self.value(node.body)
-
-    def scratch_index(self):
-        if self.columns:
-            x = self.outer[-1]
-            return f"({self.index(ir.flat_position(self.inner))})*{self.tile_size} + {x} - {x}_tile"
-        return self.index(ir.flat_position(self.inner))
-
-    def plan_scratch(self):
-        """Rows that a later pass reads, that are dear to compute and stored nowhere."""
-        width = self.tile_size if self.columns else 1
-        size = ir.product(v.size for v in self.inner)
-        for node in self.nodes:
-            if node.inner and not node.is_reduction and node.name not in self.stored and ir.cost(node.body) > 4:
-                later = any(
-                    self.level[m.name] > self.level[node.name] and any(x.buffer == node.name for x in ir.loads(m.body))
-                    for m in self.nodes
-                    if m.inner
-                )
-                room = hint(size) * width * 4
-                if later and room <= (DEAR if ir.cost(node.body) >= DEAR_COST else SCRATCH):
-                    number, kind = len(self.scratch) + len(self.pending), COMPUTE[node.body.dtype]
-                    self.pending[node.name] = name = f"row{number}"
-                    self.made[name] = node.name
-                    if isinstance(size, int) and room <= SCRATCH:
-                        self.line(f"{kind} {name}[{size * width}];")
-                    elif self.is_short(size, ON_STACK // width):
-                        self.line(f"{kind} {name}[{ON_STACK}];")
-                    else:
-                        length = self.size(size * width)
-                        self.line(f"{kind}* __restrict {name} = m_scratch<{kind}, {number}>({length});")
 
     def few_rows(self, trips):
         """One pass over long rows and few of them: the rows themselves are shared out among threads."""
@@ -266,16 +235,14 @@ class LoopKernel(RowReductions, ColumnReductions, Tables, TurnedLoads, StreamedS
                 self.take(node, names)
                 continue
             self.emit(node)
-            if node.name in self.pending:
-                self.line(f"{self.pending[node.name]}[{self.scratch_index()}] = {self.forwards[node.name].text};")
+        self.fill_rows(full)
 
     def end_pass(self, full):
-        """Values of single points are gone; rows kept in scratch can be read from now on."""
+        """Values of single points are gone; kept rows can be read from now on."""
         for node in full:
             if not node.is_reduction:
                 self.forwards.pop(node.name, None)
-                if node.name in self.pending:
-                    self.scratch[node.name] = self.pending.pop(node.name)
+        self.end_rows(full)
         self._facts.clear()
 
 

@@ -19,12 +19,14 @@ from ...errors import CompilerNotFound, MinicompileError
 from ..ops import ERROR_INDEX
 from ._launch import Launcher
 
+# Of what `-O3` adds to `-O2` these parts make kernels faster; all of it takes half as long again to compile.
+GCC_O3 = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops", "-fipa-cp-clone"]
 # No -ffast-math: NaN, infinities and signed zeros are the program's.  No contraction: a * b + c rounds twice, as
 # eager does.
-FLAGS = (
-    "-std=c++17 -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv "
-    "-Wno-psabi -Wno-unknown-pragmas -shared -fPIC"
-).split()
+FLAGS = [
+    *("-std=c++17", *GCC_O3, "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"),
+    *("-ffp-contract=off", "-fwrapv", "-Wno-psabi", "-Wno-unknown-pragmas", "-shared", "-fPIC"),
+]
 if platform.machine() in ("x86_64", "AMD64"):  # of AVX-512 GCC takes half on a Xeon: up to 1.9 times as slow
     FLAGS.append("-mprefer-vector-width=512")
 LIBRARIES = ["-lmvec", "-lm"] if sys.platform == "linux" else ["-lm"]
@@ -53,7 +55,8 @@ def flags_of(compiler, version):
         probe = [compiler, "-fopenmp", "-shared", "-x", "c++", "-", "-o", f"{folder}/probe.so"]
         threads = subprocess.run(probe, input="", capture_output=True, text=True, check=False).returncode == 0
     vectors = ["-fveclib=libmvec"] if sys.platform == "linux" and platform.machine() == "x86_64" else []
-    return [flag for flag in FLAGS if flag != "-fopenmp"] + ["-fopenmp" if threads else "-fopenmp-simd", *vectors]
+    common = [flag for flag in FLAGS if flag not in (*GCC_O3, "-fopenmp")]
+    return [*common, "-O3", "-fopenmp" if threads else "-fopenmp-simd", *vectors]
 
 
 def build(source, extra=()):

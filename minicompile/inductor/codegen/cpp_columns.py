@@ -10,9 +10,9 @@ from .. import ir
 from ..indexing import hint
 from .common import Forward
 from .cpp_expr import COMPUTE
+from .cpp_kept import COLUMNS
 from .cpp_loops import GROWN, Loop, TileLoop, acc_type, combine, identity, sums_up, total_type
 
-COLUMNS = 256  # columns that one pass over the rows reduces at once
 WIDE = 1024  # the same, where rows are read once only
 CHUNKS = 32  # parts of the rows that are reduced in parallel and then combined in order
 STEP = 4  # rows that are added to the accumulators at once, and read side by side
@@ -54,10 +54,9 @@ class ColumnReductions:
             self.vector_loop(self.simd(), [column], nodes, body)
 
         def body():
-            self.pending = {}
             if not whole:
                 self.line(f"const int64_t {x}_end = m_min<int64_t>({x}_tile + {self.tile_size}, {self.size(x.size)});")
-            self.plan_scratch()
+            self.plan_rows()
             for node in self.outer_nodes(-1):
                 self.column_value(node, x, columns)
             for level, full in self.passes():
@@ -170,9 +169,12 @@ class ColumnReductions:
             self.nest([(None, [Loop(f"{row}_step", loop.low, rest, STEP)])], lambda: columns(column))
         if rest != loop.high:
             arrays = {name: text + at for name, text in names.items()}
-            self.nest(
-                [(None, [Loop(row, rest, loop.high)])], lambda: columns(lambda: self.point_of_pass(full, arrays), full)
-            )
+
+            def one():
+                self.fetch_below(full, row)
+                columns(lambda: self.point_of_pass(full, arrays), full)
+
+            self.nest([(None, [Loop(row, rest, loop.high)])], one)
 
     def split_rows(self, reductions, totals, first, fill, rows, columns, at):
         """Threads share the rows: a set of partial totals for each chunk."""

@@ -133,6 +133,11 @@ class LoopWriter(CppWriter):
             result[-1] = (f"#pragma omp {whole}{flags}", result[-1][1])
         return result
 
+    def masked_loads(self):
+        """Loads that may lie outside of their buffer."""
+        parts = [m.args[1:] for n in self.nodes for m in ir.walk(n.body) if isinstance(m, ir.Masked)]
+        return {load for part in parts for expr in part for load in ir.loads(expr)}
+
     def trip(self, loop):
         return self.likely(getattr(loop.var, "size", 1)) if loop.step == 1 else hint(loop.trips)
 

@@ -26,8 +26,7 @@ class RowReductions(PairReductions):
         split = self.few_rows(ir.product(self.likely(v.size) for v in self.outer))
 
         def body():
-            self.pending = {}
-            self.plan_scratch()
+            self.plan_rows()
             for node in self.outer_nodes(-1):
                 self.emit(node)
             for level, full in self.passes():

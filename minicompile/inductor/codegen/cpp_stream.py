@@ -7,14 +7,14 @@ copy moves three bytes for two.  Mirrors nothing in PyTorch.  Taught in chapter 
 
 import platform
 
-from ...cache import last_level_cache
 from .. import ir
 from ..indexing import Var, index
 from .cpp_expr import stored_type
 from .cpp_loops import LIGHT, Loop, LoopWriter, TileLoop
 
 ABLE = platform.machine() in ("x86_64", "AMD64")
-LARGE = max(1 << 24, last_level_cache() // 2)  # bytes of a result that a cache does not keep
+LARGE = 1 << 24  # bytes of a result that caches do not keep, beside what is read for it
+FRESH = 1 << 25  # bytes from which on `malloc` has new memory for each call: zeros that are in a cache still
 PIECE = 1024  # elements that are computed before they are sent off
 PIECES = 16  # of them that one thread takes at a time
 SHORT = 64  # elements of a row that is worth it, at least
@@ -61,18 +61,20 @@ class StreamedStores(LoopWriter):
 
     def streamed(self, nodes, var):
         """The nodes whose results go past the caches: large, side by side along the loop, and not read here again."""
-        long = isinstance(var.size, int) and var.size >= SHORT
-        if not (ABLE and self.group.kind == "loops" and long and self.waits()):
+        if self.group.kind != "loops":
             return []
         again = {(load.buffer, self.level[n.name]) for n in self.nodes for load in ir.loads(n.body)}
+        later = {n.name for n in nodes if any(name == n.name and k > self.level[n.name] for name, k in again)}
+        return [n for n in nodes if n.name not in later and self.goes_far(n, var)]
 
-        def large(node):
-            size = self.layouts[node.name].nbytes() if node.name in self.stored else 0
-            alone = isinstance(size, int) and size >= LARGE and self.names[node.name].startswith("out")
-            later = any(name == node.name and level > self.level[node.name] for name, level in again)
-            return alone and not later and node.store.is_affine() and node.store.coefficient(var) == 1
-
-        return [n for n in nodes if not n.is_reduction and large(n)]
+    def goes_far(self, node, var):
+        """Whether a result is large, alone in its memory, and stored side by side along a loop that is long."""
+        if node.is_reduction or node.name not in self.stored or not self.names[node.name].startswith("out"):
+            return False
+        size, long = self.layouts[node.name].nbytes(), isinstance(var.size, int) and var.size >= SHORT
+        side_by_side = node.store.is_affine() and node.store.coefficient(var) == 1
+        large = long and side_by_side and isinstance(size, int) and LARGE <= size < FRESH
+        return large and ABLE and self.waits()
 
     def waits(self):
         """Whether nothing is computed meanwhile, and what is read lies where processors foresee it."""
@@ -104,9 +106,8 @@ class StreamedStores(LoopWriter):
                 self.near[node.name] = f"{near}[{x}{from_start}]"
             self.nest([(pragma, [Loop(x, start, end)])], body)
             for node, near in arrays:
-                first = self.index(node.store.substitute({x: index(0 if start == "0" else Var(start, x.size))}))
-                self.line(f"m_stream(&{self.names[node.name]}[{first}], {near}, {count});")
                 del self.near[node.name]
+                self.send(node, x, start, near, count)
 
         def some():
             last = f"{start} + {PIECE}"
@@ -121,4 +122,9 @@ class StreamedStores(LoopWriter):
             self.nest([(None, around)], lambda: piece(loop.low, loop.high, length))
         else:
             piece(loop.low, loop.high, length)
+
+    def send(self, node, x, start, near, count):
+        """What an array holds goes to where a node is stored, from `start` on."""
+        first = self.index(node.store.substitute({x: index(0 if start == "0" else Var(start, x.size))}))
+        self.line(f"m_stream(&{self.names[node.name]}[{first}], {near}, {count});")
         self.streams = True

@@ -42,8 +42,7 @@ class TurnedLoads(LoopWriter):
     def in_blocks(self, u, v):
         """The loops: over blocks, and inside of a block along its rows."""
         across = dict.fromkeys(x for n in self.nodes for x in ir.loads(n.body) if is_across(self.addresses.of(x), u, v))
-        parts = [m.args[1:] for n in self.nodes for m in ir.walk(n.body) if isinstance(m, ir.Masked)]
-        masked = {load for part in parts for expr in part for load in ir.loads(expr)}  # they may lie outside
+        masked = self.masked_loads()
         usable = [
             x for x in across if x.buffer in self.group.reads and x not in masked and self.addresses.of(x).is_affine()
         ]
