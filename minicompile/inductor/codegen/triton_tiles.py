@@ -1,8 +1,9 @@
 """How big the tiles are: block sizes and warps, from the number of elements and what each costs.
 
 Goes in: sizes.  Comes out: block sizes.  The rules are what a memory-bound kernel wants on an A100 or H100: 16-byte
-accesses, 4 to 16 elements a thread in flight, and enough programs for every multiprocessor.  The interpreter gets
-larger blocks: it pays for each program, not for each element.  Mirrors `torch/_inductor/runtime/triton_heuristics.py`.
+accesses, 4 to 16 elements a thread in flight, and enough programs for every multiprocessor; where there are fewer
+elements than threads, one each: then nothing counts but how soon a thread is done.  The interpreter gets larger blocks:
+it pays for each program, not for each element.  Mirrors `torch/_inductor/runtime/triton_heuristics.py`.
 Taught in chapter 12.
 """
 
@@ -13,6 +14,7 @@ from torch.utils._sympy.functions import FloorDiv
 from ..indexing import hint
 
 MULTIPROCESSORS = 132  # of an H100; an A100 has 108
+THREADS = 1024 * MULTIPROCESSORS  # half of what an H100 holds at a time
 INTERPRETED = 1 << 15  # elements of a block in the interpreter
 PERSISTENT = 1024  # longest row that is always held in registers
 PERSISTENT_PASSES = 16384  # ... when it would be read several times otherwise
@@ -47,7 +49,7 @@ def pointwise(numel, interpreted):
         return min(numel, INTERPRETED), 4
     block = clamp(numel // MULTIPROCESSORS, 128, 1024 if wide else 512)
     block = min(power(block), max(numel, 1))
-    return block, warps(block, 8 if wide else 4)
+    return block, warps(block, clamp(power(numel // THREADS), 1, 8 if wide else 4))
 
 
 def transposed(rows, columns, interpreted):
