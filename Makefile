@@ -56,10 +56,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 unit: setup
-	$(BIN)/python -m pytest -n $(JOBS) -m "$(SELECT)" tests --ignore=tests/end_to_end
+	$(BIN)/python -m pytest -n $(JOBS) -p no:nbval -m "$(SELECT)" tests --ignore=tests/end_to_end
 
 end-to-end: setup
-	$(BIN)/python -m pytest -n $(JOBS) -m "$(SELECT)" tests/end_to_end
+	$(BIN)/python -m pytest -n $(JOBS) -p no:nbval -m "$(SELECT)" tests/end_to_end
 
 # Random programs, eager against compiled, for FUZZ_MINUTES or BATCHES of 100; another SEED, other programs.
 FUZZ_MINUTES ?= 2

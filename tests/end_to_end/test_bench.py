@@ -204,6 +204,7 @@ def test_python_dash_m_names_its_commands():
     assert done.returncode == 2 and "usage: python -m minicompile {demo,bench}" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hf_deberta", "timm_convnext_atto"])
 def test_models_of_installed_packages_are_rows(name):
     if name not in FURTHER:

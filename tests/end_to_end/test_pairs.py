@@ -26,7 +26,7 @@ def forget_what_pytorch_compiled():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("name", ["gpt", "mobile_cnn"])
+@pytest.mark.parametrize("name", ["gpt", pytest.param("mobile_cnn", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_pair(pair, name):
     entry = ZOO[name]

@@ -48,7 +48,7 @@ def test_encoder_over_batches_and_lengths(subject):
     model, _ = ZOO["bert_encoder"].build(length=64)
     model.eval()
     compiled = subject.compile(model)
-    for batch, length in [(4, 16), (1, 8), *pairs(48)]:
+    for batch, length in [(4, 16), (1, 8), *pairs(16)]:
         ids, mask = sentences(model, batch, length)
         expected, found = model(ids, attention_mask=mask), compiled(ids, attention_mask=mask)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
@@ -60,7 +60,7 @@ def test_training_the_encoder_over_batches_and_lengths(subject):
     model, _ = ZOO["bert_encoder"].build(length=64, dropout=0.0)
     compiled = subject.compile(model)
     weights = list(model.parameters())
-    for batch, length in [(4, 16), (1, 8), *pairs(8)]:
+    for batch, length in [(4, 16), (1, 8), *pairs(3)]:
         ids, mask = sentences(model, batch, length)
         losses = [call(ids, attention_mask=mask)[0].logsumexp(-1).mean() for call in (model, compiled)]
         torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-5)

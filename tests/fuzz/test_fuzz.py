@@ -12,7 +12,7 @@ from fuzz.modules import Program, program
 from fuzz.observe import PARAMETERS, Snapshot
 from fuzz.runner import FILE, failure_of, is_steady, namespaces, run, run_batch, shrunk, timed
 
-PROGRAMS = 100
+PROGRAMS = 40
 pytestmark = pytest.mark.graph_errors  # programs may divide by zero
 
 
