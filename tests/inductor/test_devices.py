@@ -54,3 +54,9 @@ def test_a_thread_takes_twice_as_many_elements_of_two_bytes(dtype, warps):
     """As a race on an H200 has found: rows of 768 in blocks of two, by 4 warps in half precision."""
     schedule = scheduled(lambda x, y: [(x + y).softmax(-1)], (16384, 768), (16384, 768), dtype=dtype)
     assert f"num_warps={warps}, XBLOCK=2, RBLOCK=1024" in inductor.codegen(schedule, "triton").kernels
+
+
+@pytest.mark.parametrize("size, tile", [(4096, "num_warps=4, XBLOCK=128"), (1 << 24, "num_warps=4, XBLOCK=1024")])
+def test_a_thread_takes_one_element_where_there_are_more_threads(size, tile):
+    """50 sines of 4096 numbers: 6 us on an H200 with one element a thread, 31 with four."""
+    assert tile in inductor.codegen(scheduled(lambda x: [x.sin() * 2], (size,)), "triton").kernels

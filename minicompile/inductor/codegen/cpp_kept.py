@@ -27,7 +27,7 @@ class KeptRows(LoopWriter):
     def plan_rows(self):
         """The arrays.  pending: those of `scratch` before a pass has filled them; inputs: load -> (row, that pass)."""
         self.scratch, self.kept, self.sent, self.pending, self.inputs, self.rows = {}, {}, {}, {}, {}, 0
-        later = [n for n in self.nodes if n.inner and not n.is_reduction and self.is_read_later(n)]
+        later = [n for n in self.nodes if n.inner and not n.is_reduction and self.loads_of(n)]
         dear = [n for n in later if n.name not in self.stored and self.is_dear(ir.cost(n.body))]
         readers = self.readers({n.name for n in dear})
         for load, nodes in readers.items():
@@ -40,13 +40,15 @@ class KeptRows(LoopWriter):
             over = [load for load in free if kind == "float" and self.is_last(node, readers[load])]
             self.pending[node.name] = free.pop(over[0]) if over else self.room(kind, node.name)
         for node in later if not self.columns and len(self.inner) == 1 else ():
-            if self.goes_far(node, self.inner[0]) and self.row_bytes() <= SCRATCH:
+            there = all(self.addresses.of(x) == node.store for x in self.loads_of(node))
+            if there and self.row_bytes() <= SCRATCH and self.goes_far(node, self.inner[0]):
                 self.sent[node.name] = name = self.room(stored_type(self.layouts[node.name].dtype), node.name)
                 self.near[node.name] = f"{name}[{self.inner[0]}]"
 
-    def is_read_later(self, node):
+    def loads_of(self, node):
+        """Those of later passes."""
         later = (m for m in self.nodes if m.inner and self.level[m.name] > self.level[node.name])
-        return any(load.buffer == node.name for m in later for load in ir.loads(m.body))
+        return [load for m in later for load in ir.loads(m.body) if load.buffer == node.name]
 
     def is_dear(self, cost):
         return cost > 4 and self.row_bytes() <= (DEAR if cost >= DEAR_COST else SCRATCH)
@@ -127,7 +129,7 @@ class KeptRows(LoopWriter):
     def fill_rows(self, full):
         """At one point, when its nodes are computed."""
         for load, (name, level) in self.inputs.items():
-            if level == self.level[full[0].name]:
+            if any(self.level[n.name] == level for n in full):
                 self.line(f"{name}[{self.row_index()}] = {super().place(load, self.addresses.of(load), None)};")
         for node in full:
             if node.name in self.pending:
@@ -136,7 +138,7 @@ class KeptRows(LoopWriter):
     def end_rows(self, full):
         """Rows that a pass has filled can be read from now on, and results go to memory."""
         for load, (name, level) in self.inputs.items():
-            if full and level == self.level[full[0].name]:
+            if any(self.level[n.name] == level for n in full):
                 self.kept[load] = name
         for node in full:
             if node.name in self.pending:
