@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import zlib
 
 import pytest
 
@@ -41,16 +40,8 @@ def fresh_start(request):
     assert expected or not record.counters["graph_errors"], "a compiled graph raised, and eager covered it up"
 
 
-def pytest_addoption(parser):
-    parser.addoption("--part", default="1/1", metavar="K/N", help="the tests of one part of N, by their names")
-
-
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     """Workers must agree on the names of tests: an address in one is another in each process."""
-    part, parts = map(int, config.getoption("--part").split("/"))
-    chosen = {item: zlib.crc32(item.nodeid.encode()) % parts == part - 1 for item in items}
-    config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
-    items[:] = [item for item in items if chosen[item]]
     wandering = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if wandering:
         raise pytest.UsageError(f"tests are named by addresses: {wandering}")

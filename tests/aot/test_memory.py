@@ -62,7 +62,7 @@ def extra(graph):
     return [s for s in graph.saved if s.source[0] == "extra"]
 
 
-@pytest.mark.parametrize("make", [gpt, convolutions])
+@pytest.mark.parametrize("make", [gpt, pytest.param(convolutions, marks=pytest.mark.slow)])
 def test_smaller_budgets_save_less_and_gradients_stay_right(make):
     torch.manual_seed(0)
     model, x = make()
