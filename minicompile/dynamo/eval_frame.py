@@ -98,12 +98,23 @@ frame_states = CodeTable()
 _lock = threading.RLock()
 
 
+def leave_frame(function):
+    """`torch.compiler.disable(recursive=False)`: this frame is left alone, or the one that it wraps, and no other."""
+    wrapped = getattr(function, "_torchdynamo_orig_callable", None)
+    if not hasattr(wrapped, "__code__"):
+        return False
+    _eval_frame.skip(wrapped.__code__)
+    return None  # all wrappers have the same code: the next one is to be asked, too
+
+
 def convert_frame(options, code, function, arguments):
     """The hook's callback, bound to `options`."""
     if builtins_were_replaced() or type(function.__globals__) is not dict:
         return None
     if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(TORCH_FOLDER):
         return call_with_hook_off(code), lambda *frame: True
+    if "_torchdynamo_disable" in function.__dict__:
+        return leave_frame(function)
     if never_capture(code) or is_generated_for_skipped(code, function) or is_our_graph(arguments):
         return False
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
