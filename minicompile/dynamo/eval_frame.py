@@ -100,10 +100,11 @@ _lock = threading.RLock()
 
 def leave_frame(function):
     """`torch.compiler.disable(recursive=False)`: this frame is left alone, or the one that it wraps, and no other."""
-    wrapped = getattr(function, "_torchdynamo_orig_callable", None)
-    if not hasattr(wrapped, "__code__"):
+    if not hasattr(function, "_torchdynamo_orig_callable"):
         return False
-    _eval_frame.skip(wrapped.__code__)
+    wrapped = function._torchdynamo_orig_callable
+    if hasattr(wrapped, "__code__"):
+        _eval_frame.skip(wrapped.__code__)
     return None  # all wrappers have the same code: the next one is to be asked, too
 
 
@@ -113,7 +114,7 @@ def convert_frame(options, code, function, arguments):
         return None
     if code.co_qualname == TORCH_DISABLED and code.co_filename.startswith(TORCH_FOLDER):
         return call_with_hook_off(code), lambda *frame: True
-    if "_torchdynamo_disable" in function.__dict__:
+    if getattr(function, "_torchdynamo_disable", False):
         return leave_frame(function)
     if never_capture(code) or is_generated_for_skipped(code, function) or is_our_graph(arguments):
         return False

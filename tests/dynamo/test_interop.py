@@ -101,6 +101,16 @@ def test_disabling_one_frame_only(disable):
     assert counter.graphs == 3
 
 
+def test_each_function_whose_frame_torch_disables_is_left_alone():
+    """PyTorch's wrappers are functions of one code; what they wrap may be no function of Python at all."""
+    alone = functools.partial(torch.compiler.disable, recursive=False)
+    first = alone(lambda x: x * (2 if torch.compiler.is_compiling() else 5))
+    second = alone(lambda x: x + (20 if torch.compiler.is_compiling() else 50))
+    builtin = alone(torch.relu)
+    compiled, _ = compiled_with_counter(lambda x: second(first(builtin(x))) + 1)
+    assert compiled(torch.ones(1)).item() == 56
+
+
 @pytest.mark.parametrize("disable", [minicompile.disable, torch.compiler.disable])
 def test_disabled_methods_and_classes(disable):
     class Model(torch.nn.Module):

@@ -60,15 +60,16 @@ def test_table_is_aligned_markdown():
 def test_a_row_is_checked_counted_and_timed():
     row = suite.run("vae", "inference", suite.Settings(rounds=3))
     assert row["correct"] == "yes", row
+    assert (row["graphs"], row["torch_graphs"], row["graph_breaks"]) == (1, 1, 0)
     assert row["kernels"] > 0 and row["ratio"] > 0 and len(row["ours_samples_ms"]) == 3
+    assert row["cache_hits"] == 1, "another process has compiled it"
 
 
 @pytest.mark.slow
 def test_a_row_beside_torch_compile():
     row = suite.run("vae", "inference", suite.Settings(rounds=3, torch_compile=True))
     assert row["correct"] == "yes", row
-    assert (row["graphs"], row["torch_graphs"], row["graph_breaks"]) == (1, 1, 0)
-    assert row["cache_hits"] == 1 and row["torch_kernels"] > 0, "another process has compiled it"
+    assert row["torch_kernels"] > 0
     nothing = {**row, "torch_cold_s": 1e-3, "torch_kernels": 0}  # torch.compile gave up, and ran in eager
     lines = tables.summary([row, {**row, "mode": "training", "ours_cold_s": row["torch_cold_s"]}, nothing])
     assert lines[3].endswith("caches empty over 2; least 1.00 (vae, training)") and "filled over 2" in lines[4]

@@ -60,5 +60,6 @@ def test_what_a_cache_keeps_what_is_dear_and_what_is_written_in_place_is_stored_
     big, small = torch.randn(4096, 1024), torch.randn(64, 1024)
     assert streams(compiled(lambda x: x.relu() + 1, big)) == 1
     assert streams(compiled(lambda x: x.relu() + 1, small)) == 0
+    assert streams(compiled(lambda x: torch.cat((x, x)).relu() + 1, big)) == 0  # 32 MB: new pages in each call
     assert streams(compiled(lambda x: F.gelu(x), big)) == 0
     assert streams(compiled(lambda x, i: x[i] + 1, big, torch.arange(4096))) == 0
