@@ -28,6 +28,7 @@ from .base import VariableTracker, unsupported
 from .descriptors import descriptor_get, guard_lookup, type_lookup
 from .functions import BuiltinMethodVariable
 from .overrides import dispatch, is_overridden
+from .random_ranges import known_truth
 from .symbolic import SymNodeVariable
 from .tables import BREAKING_METHODS
 from .warned import OperatorWarnings
@@ -57,6 +58,9 @@ class TensorVariable(VariableTracker):
     def truth(self, tx):
         if is_overridden(tx, self):
             return tx.truth(self.call_method(tx, "__bool__", [], {}))
+        known = known_truth(self.node) if self.fake.dim() == 0 else None
+        if known is not None:
+            return known
         unsupported(
             "data-dependent branch", "the program branches on the value of a tensor, which is not known during capture"
         )
