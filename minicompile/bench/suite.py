@@ -166,7 +166,7 @@ def full_precision():
 
 
 def _time(row, model, rest, settings, wait):
-    """One model for all: weights of another copy lie elsewhere, on other pages.  Random numbers are drawn in kernels."""
+    """One model for all: weights of a copy lie on other pages.  Random numbers are drawn in kernels."""
     minicompile.reset()
     ours = minicompile.compile(model, backend=settings.backend, mode=settings.compile_mode)
     variants = {"eager": step(model, *rest), "ours": step(ours, *rest)}

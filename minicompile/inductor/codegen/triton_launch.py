@@ -9,6 +9,7 @@ Mirrors `torch/_inductor/runtime/triton_heuristics.py` and `static_cuda_launcher
 import concurrent.futures
 import hashlib
 import linecache
+import math
 import os
 import threading
 import types
@@ -21,6 +22,7 @@ from triton.language.extra import libdevice
 from triton.runtime.jit import JITFunction
 
 from . import triton_interpret, triton_ops
+from .wrapper import empty_cuda
 
 TRITON_VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 
@@ -227,8 +229,9 @@ def kernel(types_, *, grid, num_warps, **more):
 
 
 def scratch(size, dtype, like):
-    """Memory for partial results."""
-    return torch.empty(size, dtype=dtype, device=like.device)
+    """Memory for partial results, which lie there without holes."""
+    count = math.prod(size)
+    return empty_cuda(like.device.index)((count,), (1,), dtype) if like.is_cuda else torch.empty(count, dtype=dtype)
 
 
 def module(text):

@@ -7,6 +7,7 @@ Mirrors `torch/_inductor/codegen/wrapper.py`.  Taught in chapter 11.
 
 import ctypes
 import dataclasses
+import functools
 import math
 import operator
 import sys
@@ -105,6 +106,7 @@ class Wrapper:
         self.schedule, self.plan, self.graph = schedule, plan, schedule.graph
         self.layouts, self.lines = schedule.graph.layouts, []
         self.written = set()  # buffers whose tensor counts a write, by an operator's `out=`
+        self.devices = set()  # numbers of the GPUs on which buffers are allocated
 
     def line(self, text):
         self.lines.append("    " + text)
@@ -127,7 +129,8 @@ class Wrapper:
             elif name in self.plan.places:
                 text = f"view(block.{dtype}, {where}, {self.plan.places[name] // layout.dtype.itemsize})"
             elif layout.device.type == "cuda":
-                text = f"empty_cuda({where}, {dtype}, {layout.device.index or 0})"
+                self.devices.add(layout.device.index or 0)
+                text = f"empty_{layout.device.index or 0}({where}, {dtype})"
             elif layout.device.type != "cpu":
                 text = f'empty({where}, {dtype}, "{layout.device}")'
             else:
@@ -177,6 +180,7 @@ class Wrapper:
             head.append(f"    {', '.join(names)}{',' if len(names) == 1 else ''} = args")
             head += ["    args.clear()  # the caller's list"] if self.graph.spends else []
         head += [f"    {symbol} = {text}" for symbol, text in self.graph.sizes.items()]
+        head += [f"    empty_{index} = empty_cuda({index})" for index in sorted(self.devices)]
         outputs = ", ".join(self.output(o) for o in self.graph.outputs)
         if self.plan.block:
             head.append(f"    block = take_block({self.plan.block})")
@@ -330,11 +334,11 @@ def take_block(nbytes):
             return block
 
 
-def empty_cuda(size, stride, dtype, index):
-    """A new tensor on a CUDA device."""
+def empty_cuda(index):
+    """The function that makes new tensors on a CUDA device: the fastest makes them on the current one."""
     if _empty_strided_cuda is not None and torch._C._cuda_getDevice() == index:
-        return _empty_strided_cuda(size, stride, dtype)
-    return empty(size, stride, dtype, torch.device("cuda", index))
+        return _empty_strided_cuda
+    return functools.partial(empty, device=torch.device("cuda", index))
 
 
 NAMES = {
