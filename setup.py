@@ -1,8 +1,8 @@
 """What pyproject.toml cannot say in a stable way: the extensions, and where PyTorch is.
 
-`_guards`, `_launch`, `_link` and `_saved` read tensors: they are compiled with the headers of the PyTorch that is
-installed, and anew each time, as there may be another PyTorch now.  pip hides the environment from a build; `sysconfig`
-still knows where it is.
+`_guards`, `_launch`, `_link`, `_memory` and `_saved` read tensors: they are compiled with the headers of the PyTorch
+that is installed, and anew each time, as there may be another PyTorch now.  pip hides the environment from a build;
+`sysconfig` still knows where it is.
 """
 
 import importlib.util
@@ -59,6 +59,7 @@ setup(
         ),
         reads_tensors("_guards", "dynamo", ["_conditions", "_guard_steps", "_plain_reads", "_torch_state"]),
         reads_tensors("_launch", "inductor/codegen", []),
+        reads_tensors("_memory", "inductor/codegen", []),
         reads_tensors("_link", "aot", []),
         reads_tensors("_saved", "aot", []),
     ],

@@ -18,6 +18,7 @@ KNOWN = ("aten", "prims", "mkldnn", "minicompile")  # namespaces of operators th
 ADDS_TO = (torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default)  # ATen writes over the first argument, too
 LARGE = 1 << 20  # bytes from which on memory of a GPU does not wait: there the allocator's time is hidden
 HUGE = 1 << 22  # bytes from which on memory of a CPU is worth huge pages
+KEPT = 1 << 28  # bytes of large results whose memory waits for the next ones when they are gone
 BLOCK = 1 << 26  # bytes that stay from call to call at most, as many as the C library would keep
 LINE = 64  # bytes of a cache line, where each buffer begins
 

@@ -38,7 +38,7 @@ def test_only_what_all_draws_agree_on_is_decided(name, number):
         assert outcome(compiled) == outcome(skip)
         agree = len({bool(compare(draw)) for draw in DRAWS}) == 1
         decided = minicompile.stats()["graph_breaks"] == 0
-        rounded = number in (-0.25, -1e-50, 1e-50, 0.999999999999) or number != number
+        left_open = number in (-0.25, -1e-50, 1e-50, 0.999999999999) or number != number
         assert decided <= agree if left_open else decided == agree
 
 

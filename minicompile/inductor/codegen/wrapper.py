@@ -5,12 +5,10 @@ Goes in: a `Schedule`, a `MemoryPlan`, and a function that generates kernels for
 Mirrors `torch/_inductor/codegen/wrapper.py`.  Taught in chapter 11.
 """
 
-import ctypes
 import dataclasses
 import functools
 import math
 import operator
-import sys
 
 import sympy
 import torch
@@ -21,8 +19,8 @@ from .. import graph
 from ..floats import FloatValue
 from ..indexing import hint
 from ..ir import MultiOutput, View, short
-from ..memory import HUGE, is_large, out_variant
-from . import _launch, random_draws
+from ..memory import HUGE, KEPT, is_large, out_variant
+from . import _launch, _memory, random_draws
 
 DTYPES = (*graph.DTYPES, torch.complex64, torch.complex128)
 
@@ -289,25 +287,12 @@ def check(condition, text):
         raise RuntimeError(text)
 
 
-def _find_madvise():
-    """`madvise` of the C library, or None where there is none."""
-    try:
-        return ctypes.CDLL(None).madvise if sys.platform == "linux" else None
-    except (OSError, AttributeError):
-        return None
-
-
-MADVISE, HUGE_PAGE, MADV_HUGEPAGE = _find_madvise(), 1 << 21, 14
+_memory.keep(KEPT)
 
 
 def empty_large(size, stride, dtype):
-    """A new CPU tensor on huge pages where the system has them: its first touch then costs a third."""
-    tensor = empty_cpu(size, stride, dtype)
-    start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
-    length = (tensor.data_ptr() + tensor.untyped_storage().nbytes()) // HUGE_PAGE * HUGE_PAGE - start
-    if MADVISE is not None and length > 0:
-        MADVISE(ctypes.c_void_p(start), ctypes.c_size_t(length), MADV_HUGEPAGE)
-    return tensor
+    """A new CPU tensor in kept memory, or on huge pages where the system has them."""
+    return _memory.allocate(empty_cpu((0,), (1,), dtype), size, stride)
 
 
 class Block:
