@@ -46,10 +46,14 @@ def _replayed(replay):
     return began.elapsed_time(ended) / 1e3 / CALLS
 
 
-def choose(candidates, key, device, unfit=()):
-    """The name of the fastest candidate.  key: texts that say what is measured.  unfit: raised by one that is none."""
+def choose(candidates, key, device, unfit=(), lead=1.0):
+    """The name of the fastest candidate.  key: texts that say what is measured.  unfit: raised by one that is none.
+
+    lead: how many times as fast as the first one it must be, or the first is taken: where two are near each other a
+    busy machine decides, and the choice stays.
+    """
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    name = f"choice-{cache.key_of(hardware, *candidates, *key)}"
+    name = f"choice-{cache.key_of(hardware, *candidates, *key, str(lead))}"
     path = cache.get(name)
     if path is not None:
         return cache.unseal(path.read_bytes()).decode()
@@ -61,7 +65,9 @@ def choose(candidates, key, device, unfit=()):
             times[each] = timer(future.result(), device)
         except unfit:
             record.log("perf", "autotune: %s does not fit on the device", each)
-    best = min(times, key=times.get)
+    best, first = min(times, key=times.get), next(iter(candidates))
+    if first in times and times[first] < lead * times[best]:
+        best = first
     cache.put(name, best.encode())
     record.log("perf", "autotune: %s of %s", best, {each: f"{1e6 * t:.1f} us" for each, t in times.items()})
     return best
