@@ -134,6 +134,25 @@ def plan(schedule, after_reads=False):
     return result
 
 
+def put_off(order, scheduler):
+    """A result of the graph that is made from less memory than it takes comes last, as the gradient of a table of
+    vectors does: until then it takes none.
+    """
+    layouts, held = scheduler.layouts, scheduler.outputs
+    held = held if scheduler.graph.spends else {*held, *scheduler.graph.inputs}
+    awaited = set().union(*(scheduler.depends[number] for number in order))
+
+    def size(names):
+        return sum(hint(layouts[name].nbytes()) for name in names if layouts.get(name) is not None)
+
+    for number in list(order):
+        call = scheduler.groups[number]
+        last = call.kind in ("extern", "scatter") and number not in awaited and held.issuperset(call.stored)
+        if last and size(call.stored) >= size(set(call.reads) - held) + LARGE:
+            order.remove(number)
+            order.append(number)
+
+
 def free_first(order, scheduler):
     """An ATen call moves before what does not wait for it, nor it for that, where less memory is taken at one time
     then: the gradient of a weight frees what was saved for it, that of an activation takes as much.

@@ -123,6 +123,7 @@ class Scheduler:
         after = self.bytes_moved()
         order = self.topological()
         if self.on_gpu:
+            memory.put_off(order, self)
             memory.free_first(order, self)
         return Schedule(self.graph, [self.groups[k] for k in order], self.decisions, 0, after)
 

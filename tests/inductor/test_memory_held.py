@@ -160,6 +160,25 @@ def test_what_frees_more_runs_first_on_a_gpu():
     assert [args[1].buffer for args in calls] == ["arg4", "arg3", "arg2", "arg1"]
 
 
+@pytest.mark.parametrize("rows", [1 << 14, 1 << 10])
+def test_a_large_result_made_of_little_comes_last_on_a_gpu(rows):
+    """The gradient of a table of vectors; a small one stays where it is, near what it reads."""
+    pytest.importorskip("triton")
+    from minicompile.inductor.codegen import triton
+
+    def backward(gradient, indices, saved, weight):
+        table = torch.ops.aten.embedding_dense_backward(gradient, indices, rows, -1, False)
+        return [table, torch.mm(gradient * saved, weight)]
+
+    inputs = [torch.empty(64, 64), torch.zeros(64, dtype=torch.int64), torch.empty(64, 64), torch.empty(64, 64)]
+    graph = aten_graph(backward, *inputs)
+    graph.meta["minicompile"] = "backward"
+    graph = triton.on_device(inductor.lower(graph, inputs))
+    groups = [g for g in inductor.schedule(graph).groups if g.kind != "constant"]
+    table = next(k for k, g in enumerate(groups) if graph.outputs[0].buffer in g.stored)
+    assert (table == len(groups) - 1) == (rows == 1 << 14) and len(groups) > 2
+
+
 def test_a_padded_product_and_a_view_of_it_are_copied_once(monkeypatch):
     from minicompile.inductor.lowering import extern
 
