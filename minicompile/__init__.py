@@ -14,9 +14,8 @@ if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <
         f"this is {sys.implementation.name} {sys.version.split()[0]}"
     )
 _folder, _suffixes = pathlib.Path(__file__).parent, importlib.machinery.EXTENSION_SUFFIXES
-_extensions = ["aot/_link", "aot/_saved", "dynamo/_eval_frame", "dynamo/_guards"]
-_extensions += ["inductor/codegen/_launch", "inductor/codegen/_memory"]
-if not all(any((_folder / (name + suffix)).exists() for suffix in _suffixes) for name in _extensions):
+_extensions = "aot/_link aot/_saved dynamo/_eval_frame dynamo/_guards inductor/codegen/_launch inductor/codegen/_memory"
+if not all(any((_folder / (name + suffix)).exists() for suffix in _suffixes) for name in _extensions.split()):
     raise ImportError(
         f"minicompile's frame hook is not built for this Python ({sys.executable}): "
         "run `make setup`, or `pip install -e .` with it, in the source folder"

@@ -56,10 +56,13 @@ def test_lines_are_filled_whatever_the_alignment(name, small_pieces):
         assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype
 
 
-def test_what_a_cache_keeps_what_is_dear_and_what_is_written_in_place_is_stored_as_ever():
+def test_what_a_cache_keeps_what_is_dear_and_what_is_written_in_place_is_stored_as_ever(monkeypatch):
     big, small = torch.randn(4096, 1024), torch.randn(64, 1024)
     assert streams(compiled(lambda x: x.relu() + 1, big)) == 1
     assert streams(compiled(lambda x: x.relu() + 1, small)) == 0
-    assert streams(compiled(lambda x: torch.cat((x, x)).relu() + 1, big)) == 0  # 32 MB: new pages in each call
     assert streams(compiled(lambda x: F.gelu(x), big)) == 0
     assert streams(compiled(lambda x, i: x[i] + 1, big, torch.arange(4096))) == 0
+    twice = lambda x: torch.cat((x, x)).relu() + 1  # noqa: E731 (32 MB)
+    assert streams(compiled(twice, big)) == 2  # halves
+    monkeypatch.setattr(cpp_stream, "KEPT", 1 << 24)
+    assert streams(compiled(twice, big)) == 0, "memory that is not kept is new in each call"

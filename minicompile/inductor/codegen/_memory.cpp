@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #endif
 
-static const size_t HUGE_PAGE = (size_t)1 << 21; /* bytes */
+static const size_t HUGE_PAGE = (size_t)1 << 21, LARGE = 2 * HUGE_PAGE; /* bytes; less is left to PyTorch's allocator */
 
 struct Memory {
     void *start;
@@ -78,9 +78,9 @@ static c10::DataPtr
 allocate(size_t nbytes)
 {
     size_t found = nbytes;
-    void *start = nbytes >= 2 * HUGE_PAGE ? take_kept(nbytes, &found) : nullptr;
+    void *start = nbytes >= LARGE ? take_kept(nbytes, &found) : nullptr;
     if (start == nullptr) {
-        if (nbytes < 2 * HUGE_PAGE || posix_memalign(&start, HUGE_PAGE, nbytes) != 0)
+        if (nbytes < LARGE || posix_memalign(&start, HUGE_PAGE, nbytes) != 0)
             return c10::GetCPUAllocator()->allocate(nbytes); /* which knows what to raise, too */
 #ifdef MADV_HUGEPAGE
         madvise(start, nbytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* the first touch then costs a third */

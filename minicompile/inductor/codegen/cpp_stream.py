@@ -9,12 +9,12 @@ import platform
 
 from .. import ir
 from ..indexing import Var, index
+from ..memory import KEPT
 from .cpp_expr import stored_type
 from .cpp_loops import LIGHT, Loop, LoopWriter, TileLoop
 
 ABLE = platform.machine() in ("x86_64", "AMD64")
 LARGE = 1 << 24  # bytes of a result that caches do not keep, beside what is read for it
-FRESH = 1 << 25  # bytes from which on `malloc` has new memory for each call: zeros that are in a cache still
 PIECE = 1024  # elements that are computed before they are sent off
 PIECES = 16  # of them that one thread takes at a time
 SHORT = 64  # elements of a row that is worth it, at least
@@ -73,8 +73,8 @@ class StreamedStores(LoopWriter):
             return False
         size, long = self.layouts[node.name].nbytes(), isinstance(var.size, int) and var.size >= SHORT
         side_by_side = node.store.is_affine() and node.store.coefficient(var) == 1
-        large = long and side_by_side and isinstance(size, int) and LARGE <= size < FRESH
-        return large and ABLE and self.waits()
+        large = isinstance(size, int) and LARGE <= size <= KEPT  # beyond, it is new in each call: zeros in a cache
+        return long and side_by_side and large and ABLE and self.waits()
 
     def waits(self):
         """Whether nothing is computed meanwhile, and what is read lies where processors foresee it."""

@@ -177,7 +177,7 @@ def matrix(target, args, like, columns):
 
 # --- oneDNN ------------------------------------------------------------------------------------------
 WORK = 1 << 26  # multiplications from which it matters which library does them
-LEAD = 1.5  # times as fast oneDNN must be: it is 2.2 times on AMD's processors, and near MKL on Intel's
+LEAD = 1.5  # times as fast oneDNN must be: 2.2 on an AMD EPYC; a lead that a busy machine could feign is none
 
 
 @functools.cache
