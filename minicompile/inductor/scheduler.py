@@ -13,7 +13,8 @@ import functools
 
 import networkx as nx
 
-from . import ir, memory, online, passes, ranges
+from .. import config
+from . import epilogues, ir, memory, online, passes, ranges
 from .dependencies import (
     Addresses,
     SchedulerNode,
@@ -357,6 +358,9 @@ def schedule(graph, fuse=True):
     decisions, before = [], passes.bytes_moved(graph)
     if fuse:
         graph, decisions = passes.inline(graph)
+    if fuse and not config.max_autotune:  # there our own kernels compete, which compute more of what follows
+        graph, clamped = epilogues.with_activations(graph)
+        decisions += clamped
     scheduler = Scheduler(ranges.narrowed(graph))
     scheduler.decisions += decisions
     result = scheduler.run(fuse)

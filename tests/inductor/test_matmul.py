@@ -7,6 +7,7 @@ from torch._subclasses import FakeTensorMode
 
 import minicompile
 from minicompile import config, inductor, record
+from minicompile.inductor import epilogues
 from minicompile.inductor.lowering import extern
 
 
@@ -155,3 +156,35 @@ def test_what_others_take_from_a_call_counts_for_nothing(monkeypatch):
     times = iter([5.0, 5.0, 1.0, 5.0, 5.0, 5.0, 5.0])
     monkeypatch.setattr(extern.autotune, "_clocked", lambda call: next(times))
     assert extern.autotune.timer(lambda: None, torch.device("cpu")) == 1.0
+
+
+def clamped_products(x, weight, bias):
+    first = torch.relu(torch.addmm(bias, x, weight.t()))
+    second = torch.addmm(bias, first, weight)
+    third = torch.addmm(bias, second, weight)
+    return torch.relu(second), torch.relu(third * 2), torch.relu(torch.addmm(bias, x, x)).sin(), torch.relu(x @ x)
+
+
+@pytest.mark.parametrize("keeps_nan", [True, False])
+def test_relu_is_part_of_the_call_where_it_alone_reads_the_product(keeps_nan, monkeypatch):
+    """Tried on the CPU, which has the operator too."""
+    monkeypatch.setattr(epilogues, "DEVICE", "cpu")
+    monkeypatch.setattr(epilogues, "keeps_nan", lambda call: keeps_nan)
+    inputs = [torch.randn(size, dtype=torch.bfloat16) for size in ((8, 8), (8, 8), (8,))]
+    inputs[0][0, 0] = float("nan")
+    compiled = inductor.compile(aten_graph(clamped_products, *inputs), inputs)
+    for result, expected in zip(compiled(*inputs), clamped_products(*inputs), strict=True):
+        torch.testing.assert_close(result, expected, equal_nan=True)
+    assert compiled.source.python.count("_addmm_activation") == keeps_nan
+    assert compiled.source.python.count("torch.addmm(") == 4 - keeps_nan
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs cuBLAS")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [(1, 8, 3), (64, 96, 32), (256, 1000, 40), (33, 17, 29)])
+def test_relu_on_a_gpu_keeps_nan(dtype, size):
+    rows, inner, columns = size
+    layer, x = torch.nn.Linear(inner, columns, device="cuda", dtype=dtype), torch.randn(rows, inner, device="cuda")
+    x[0] = float("nan")
+    x = x.to(dtype)
+    torch.testing.assert_close(minicompile.compile(lambda x: layer(x).relu())(x), layer(x).relu(), equal_nan=True)

@@ -194,7 +194,7 @@ class Raw(str):
 
 
 # PyTorch's own Python bindings parse their arguments in half the time that an operator overload takes.
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_addmm_activation")
 BINDINGS = {f"aten.{name}.{form}": f"torch.{name}" for name in PRODUCTS for form in ("out", "default")}
 BINDINGS["aten.convolution.default"] = "torch.convolution"
 BINDINGS["aten._assert_scalar.default"] = "check"
