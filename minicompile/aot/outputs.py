@@ -75,8 +75,8 @@ class OutputSpec:
 
 
 SPLITS = {  # views that an operator makes several of at once -> that operator
-    "split_Tensor_ViewMeta": torch.split,
-    "split_with_sizes_ViewMeta": torch.ops.aten.split_with_sizes.default,
+    "split_Tensor_ViewMeta": torch._VF.split,  # `torch.split` would go through Python twice
+    "split_with_sizes_ViewMeta": torch._VF.split_with_sizes,
     "unbind_int_ViewMeta": torch.unbind,
 }
 
