@@ -188,3 +188,26 @@ def test_relu_on_a_gpu_keeps_nan(dtype, size):
     x[0] = float("nan")
     x = x.to(dtype)
     torch.testing.assert_close(minicompile.compile(lambda x: layer(x).relu())(x), layer(x).relu(), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_bias_is_added_by_the_kernel_that_reads_the_product(dtype):
+    """But where the product is a result, itself or seen from another side, or of a type that MKL does not multiply."""
+
+    def program(x, weight, bias):
+        read, turned = torch.addmm(bias, x, weight), torch.addmm(bias, x, weight.t())
+        return (
+            torch.tanh(read),
+            turned.view(2, 3, 7).transpose(0, 1),
+            turned.sin(),
+            torch.addmm(bias, x, weight, beta=2),
+        )
+
+    inputs = [torch.randn(size, dtype=dtype) for size in ((6, 7), (7, 7), (7,))]
+    compiled = inductor.compile(aten_graph(program, *inputs), inputs)
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
+    for result, expected in zip(compiled(*inputs), program(*inputs), strict=True):
+        assert result.stride() == expected.stride()
+        torch.testing.assert_close(result, expected, **tolerance)
+    python = compiled.source.python
+    assert (python.count("torch.mm("), python.count("torch.addmm(")) == ((0, 3) if dtype == torch.bfloat16 else (1, 2))

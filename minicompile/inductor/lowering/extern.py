@@ -164,9 +164,18 @@ def product(a, b, bias=None):
 
 
 def copies_bias(x):
-    """Does ATen copy the bias to where MKL adds the product to it?"""
+    """Does ATen copy the bias first, for MKL to add the product to it, and is that more than a kernel of ours does?
+
+    A result of the graph is written in any case.
+    """
     ours = config.cpu_backend == "cpp"  # in Triton, which then stands for a GPU, as there
-    return ours and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    by_mkl = ours and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return by_mkl and not is_returned(current().node)
+
+
+def is_returned(node):
+    """Is it a result of the graph, itself or seen from another side?"""
+    return any(u.op == "output" or getattr(u.target, "is_view", False) and is_returned(u) for u in node.users)
 
 
 def with_bias(result, bias):
