@@ -192,22 +192,19 @@ def test_relu_on_a_gpu_keeps_nan(dtype, size):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_bias_is_added_by_the_kernel_that_reads_the_product(dtype):
-    """But where the product is a result, itself or seen from another side, or of a type that MKL does not multiply."""
+    """If it alone does: no result, no operand of another call, both also seen from another side.  MKL has no halves."""
 
     def program(x, weight, bias):
         read, turned = torch.addmm(bias, x, weight), torch.addmm(bias, x, weight.t())
-        return (
-            torch.tanh(read),
-            turned.view(2, 3, 7).transpose(0, 1),
-            turned.sin(),
-            torch.addmm(bias, x, weight, beta=2),
-        )
+        twice, operand = torch.addmm(bias, x, weight, beta=2), torch.addmm(bias, x + 1, weight)
+        halves = [half.sum(0) for half in torch.addmm(bias, x + 2, weight).split(3, 0)]
+        return torch.tanh(read), turned.view(2, 3, 7).transpose(0, 1), turned.sin(), twice, operand.t() @ x, *halves
 
     inputs = [torch.randn(size, dtype=dtype) for size in ((6, 7), (7, 7), (7,))]
     compiled = inductor.compile(aten_graph(program, *inputs), inputs)
-    tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
+    tolerance = {"rtol": 2e-2, "atol": 1e-1} if dtype == torch.bfloat16 else {}
     for result, expected in zip(compiled(*inputs), program(*inputs), strict=True):
         assert result.stride() == expected.stride()
         torch.testing.assert_close(result, expected, **tolerance)
     python = compiled.source.python
-    assert (python.count("torch.mm("), python.count("torch.addmm(")) == ((0, 3) if dtype == torch.bfloat16 else (1, 2))
+    assert (python.count("torch.mm("), python.count("torch.addmm(")) == ((1, 5) if dtype == torch.bfloat16 else (3, 3))

@@ -164,18 +164,21 @@ def product(a, b, bias=None):
 
 
 def copies_bias(x):
-    """Does ATen copy the bias first, for MKL to add the product to it, and is that more than a kernel of ours does?
-
-    A result of the graph is written in any case.
-    """
+    """Does ATen copy the bias first, for MKL to add the product, while kernels of ours could add it for nothing?"""
     ours = config.cpu_backend == "cpp"  # in Triton, which then stands for a GPU, as there
     by_mkl = ours and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    return by_mkl and not is_returned(current().node)
+    return by_mkl and loops_alone_read(current().node)
 
 
-def is_returned(node):
-    """Is it a result of the graph, itself or seen from another side?"""
-    return any(u.op == "output" or getattr(u.target, "is_view", False) and is_returned(u) for u in node.users)
+def loops_alone_read(node):
+    """Neither the caller nor another call reads the result, itself or seen from another side."""
+    for user in node.users:
+        if user.op == "output" or getattr(user.target, "_opname", None) in EXTERN.split():
+            return False
+        seen = user.target is operator.getitem or getattr(user.target, "is_view", False)
+        if seen and not loops_alone_read(user):
+            return False
+    return True
 
 
 def with_bias(result, bias):
