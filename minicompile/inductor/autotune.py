@@ -71,3 +71,9 @@ def choose(candidates, key, device, unfit=(), lead=1.0):
     cache.put(name, best.encode())
     record.log("perf", "autotune: %s of %s", best, {each: f"{1e6 * t:.1f} us" for each, t in times.items()})
     return best
+
+
+def tensor_of(layout):
+    """(a tensor with this layout, its memory as one row: elements that share a place cannot be written through it)"""
+    tensor = torch.empty_strided(layout.size, layout.stride, dtype=layout.dtype, device=layout.device)
+    return tensor, torch.empty(0, dtype=layout.dtype, device=layout.device).set_(tensor.untyped_storage())

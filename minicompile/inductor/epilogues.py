@@ -12,7 +12,7 @@ import dataclasses
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import ir
+from . import autotune, ir
 from .indexing import index
 from .passes import FusionDecision, buffer_reads
 
@@ -58,12 +58,9 @@ def keeps_nan(call):
         return False
     try:
         with unset_fake_temporarily(), torch.no_grad():
-            bias, *factors = (filled(view.layout, float("nan")) for view in call.args)
-            return bool(TARGET(bias.zero_(), *factors).isnan().all())
+            args = [autotune.tensor_of(view.layout) for view in call.args]
+            for _, memory in args:
+                memory.fill_(float("nan"))
+            return bool(TARGET(*(tensor for tensor, _ in args)).isnan().all())
     except torch.OutOfMemoryError:
         return False
-
-
-def filled(layout, value):
-    """A tensor with this layout."""
-    return torch.empty_strided(layout.size, layout.stride, dtype=layout.dtype, device=layout.device).fill_(value)

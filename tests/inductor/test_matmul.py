@@ -7,7 +7,7 @@ from torch._subclasses import FakeTensorMode
 
 import minicompile
 from minicompile import config, inductor, record
-from minicompile.inductor import epilogues
+from minicompile.inductor import epilogues, ir
 from minicompile.inductor.lowering import extern
 
 
@@ -208,3 +208,21 @@ def test_the_bias_is_added_by_the_kernel_that_reads_the_product(dtype):
         torch.testing.assert_close(result, expected, **tolerance)
     python = compiled.source.python
     assert (python.count("torch.mm("), python.count("torch.addmm(")) == ((1, 5) if dtype == torch.bfloat16 else (3, 3))
+
+
+@pytest.mark.parametrize("size, stride", [((4,), (0,)), ((3, 4), (0, 1)), ((3, 4), (1, 5)), ((0, 4), (4, 1))])
+def test_numbers_to_try_a_product_with_fill_also_what_shares_its_memory(size, stride):
+    tensor, memory = extern.autotune.tensor_of(ir.Layout(torch.device("cpu"), torch.bfloat16, size, stride))
+    memory.fill_(float("nan"))
+    assert (tensor.shape, tensor.stride()) == (size, stride) and tensor.isnan().all()
+
+
+def test_a_kernel_that_loses_nan_is_found_out(monkeypatch):
+    """Also where the bias is one number for all."""
+    sizes = [((8,), (0,)), ((4, 6), (6, 1)), ((6, 8), (8, 1))]
+    layouts = [ir.Layout(torch.device("cpu"), torch.bfloat16, *size) for size in sizes]
+    product = ir.Extern(torch.ops.aten.addmm.default, tuple(ir.View("arg", layout) for layout in layouts), {}, "extern")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert epilogues.keeps_nan(product)
+    monkeypatch.setattr(epilogues, "TARGET", lambda *args: torch.addmm(*args).nan_to_num(0.0))
+    assert not epilogues.keeps_nan(product)

@@ -262,9 +262,12 @@ def runner(source, inputs, made):
 
 def made_up(layout):
     """Random numbers, of which the user's generator does not know."""
-    tensor = torch.empty_strided(layout.size, layout.stride, dtype=layout.dtype, device=layout.device)
-    generator = torch.Generator(layout.device).manual_seed(0)
-    return tensor.normal_(generator=generator) if layout.dtype.is_floating_point else tensor.zero_()
+    tensor, memory = autotune.tensor_of(layout)
+    if layout.dtype.is_floating_point:
+        memory.normal_(generator=torch.Generator(layout.device).manual_seed(0))
+    else:
+        memory.zero_()
+    return tensor
 
 
 def tuned(schedule):
